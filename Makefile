@@ -1,0 +1,73 @@
+# `make test` and `make demo` each work as the first command: they need a Python >= 3.11 and the package registry.
+# Another Python:  make test PYTHON=python3.12
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -q -n 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help test demo bench lint format types unit clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make test     lint, formatting, types and tests"
+	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
+	@echo "make bench    ratios of tracefx to JAX"
+	@echo "make format   rewrite the files as lint and formatter want them"
+	@echo "make clean    remove the virtual environment and all caches"
+	@echo "parts of make test: make lint, make types, make unit"
+
+test:
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit
+
+demo: $(VENV)/.demo
+	$(BIN)/python -m demo.digits
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --quiet --check
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+unit: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --quiet --fix
+	$(BIN)/ruff format --quiet
+
+clean:
+	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps lie in the virtual environment, so they go when it goes; a changed pyproject.toml installs again.
+
+$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx and what its tests need"
+	@$(PIP) --editable '.[test,demo]'
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx and what the demo needs"
+	@$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx and what the benchmarks need"
+	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "No $(PYTHON) found. Name a Python >= 3.11: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tracefx needs Python >= 3.11; $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot make a virtual environment (Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	@touch $@

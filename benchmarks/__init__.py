@@ -1,0 +1,1 @@
+"""Ratios of tracefx to JAX, measured in one process: `make bench`."""

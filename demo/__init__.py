@@ -1,0 +1,1 @@
+"""Programs that show tracefx at work: `make demo`."""

@@ -1,0 +1,1 @@
+"""Tracing, differentiation, batching and compilation for NumPy-style Python, as typed effect handlers."""
