@@ -1,0 +1,358 @@
+"""The dtypes of tracefx: NumPy dtype objects, their names and kinds, and what implicit narrowing makes of them.
+
+Everything here is a lookup in a table built once, keyed by `np.dtype` (which hashes and compares quickly and finds
+equal dtypes, so `np.longlong` or a dtype with metadata leads to the same row). Functions that take a `DType` expect
+one that `as_dtype` gave; asked about another they raise the TypeError that `as_dtype` would raise.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from enum import Enum, unique
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tracefx.core.settings import X64
+
+DType: TypeAlias = np.dtype[Any]
+NDArray: TypeAlias = npt.NDArray[Any]
+
+
+class HasDType(Protocol):
+    """An object that stands for a dtype by having one, as `jax.numpy.float32` does."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+
+# Type checkers differ on whether `type[complex]` covers float and int, so each is named.
+DTypeLike: TypeAlias = DType | str | type[np.generic] | type[bool] | type[int] | type[float] | type[complex] | HasDType
+
+
+@unique
+class Kind(Enum):
+    """What the elements of a dtype are."""
+
+    BOOL = "bool"
+    SIGNED = "signed integer"
+    UNSIGNED = "unsigned integer"
+    FLOAT = "float"
+    COMPLEX = "complex"
+    FLOAT0 = "float0"
+
+
+bool_: Final[DType] = np.dtype(np.bool_)
+int2: Final[DType] = np.dtype(ml_dtypes.int2)
+int4: Final[DType] = np.dtype(ml_dtypes.int4)
+int8: Final[DType] = np.dtype(np.int8)
+int16: Final[DType] = np.dtype(np.int16)
+int32: Final[DType] = np.dtype(np.int32)
+int64: Final[DType] = np.dtype(np.int64)
+uint2: Final[DType] = np.dtype(ml_dtypes.uint2)
+uint4: Final[DType] = np.dtype(ml_dtypes.uint4)
+uint8: Final[DType] = np.dtype(np.uint8)
+uint16: Final[DType] = np.dtype(np.uint16)
+uint32: Final[DType] = np.dtype(np.uint32)
+uint64: Final[DType] = np.dtype(np.uint64)
+float4_e2m1fn: Final[DType] = np.dtype(ml_dtypes.float4_e2m1fn)
+float8_e3m4: Final[DType] = np.dtype(ml_dtypes.float8_e3m4)
+float8_e4m3: Final[DType] = np.dtype(ml_dtypes.float8_e4m3)
+float8_e4m3b11fnuz: Final[DType] = np.dtype(ml_dtypes.float8_e4m3b11fnuz)
+float8_e4m3fn: Final[DType] = np.dtype(ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz: Final[DType] = np.dtype(ml_dtypes.float8_e4m3fnuz)
+float8_e5m2: Final[DType] = np.dtype(ml_dtypes.float8_e5m2)
+float8_e5m2fnuz: Final[DType] = np.dtype(ml_dtypes.float8_e5m2fnuz)
+float8_e8m0fnu: Final[DType] = np.dtype(ml_dtypes.float8_e8m0fnu)
+bfloat16: Final[DType] = np.dtype(ml_dtypes.bfloat16)
+float16: Final[DType] = np.dtype(np.float16)
+float32: Final[DType] = np.dtype(np.float32)
+float64: Final[DType] = np.dtype(np.float64)
+complex64: Final[DType] = np.dtype(np.complex64)
+complex128: Final[DType] = np.dtype(np.complex128)
+# The tangent of an integer or bool: a vector space with one point, stored in no bytes. Equal to jax.dtypes.float0.
+float0: Final[DType] = np.dtype([("float0", np.void, 0)])
+
+
+class _Row(NamedTuple):
+    name: str
+    short: str
+    kind: Kind
+    bits: int  # of one element as XLA packs it, which for 2 and 4 bits is less than NumPy's byte
+
+
+_ROWS: Final[Mapping[DType, _Row]] = MappingProxyType(
+    {
+        bool_: _Row("bool", "bool", Kind.BOOL, 8),
+        int2: _Row("int2", "i2", Kind.SIGNED, 2),
+        int4: _Row("int4", "i4", Kind.SIGNED, 4),
+        int8: _Row("int8", "i8", Kind.SIGNED, 8),
+        int16: _Row("int16", "i16", Kind.SIGNED, 16),
+        int32: _Row("int32", "i32", Kind.SIGNED, 32),
+        int64: _Row("int64", "i64", Kind.SIGNED, 64),
+        uint2: _Row("uint2", "u2", Kind.UNSIGNED, 2),
+        uint4: _Row("uint4", "u4", Kind.UNSIGNED, 4),
+        uint8: _Row("uint8", "u8", Kind.UNSIGNED, 8),
+        uint16: _Row("uint16", "u16", Kind.UNSIGNED, 16),
+        uint32: _Row("uint32", "u32", Kind.UNSIGNED, 32),
+        uint64: _Row("uint64", "u64", Kind.UNSIGNED, 64),
+        float4_e2m1fn: _Row("float4_e2m1fn", "f4_e2m1fn", Kind.FLOAT, 4),
+        float8_e3m4: _Row("float8_e3m4", "f8_e3m4", Kind.FLOAT, 8),
+        float8_e4m3: _Row("float8_e4m3", "f8_e4m3", Kind.FLOAT, 8),
+        float8_e4m3b11fnuz: _Row("float8_e4m3b11fnuz", "f8_e4m3b11fnuz", Kind.FLOAT, 8),
+        float8_e4m3fn: _Row("float8_e4m3fn", "f8_e4m3fn", Kind.FLOAT, 8),
+        float8_e4m3fnuz: _Row("float8_e4m3fnuz", "f8_e4m3fnuz", Kind.FLOAT, 8),
+        float8_e5m2: _Row("float8_e5m2", "f8_e5m2", Kind.FLOAT, 8),
+        float8_e5m2fnuz: _Row("float8_e5m2fnuz", "f8_e5m2fnuz", Kind.FLOAT, 8),
+        float8_e8m0fnu: _Row("float8_e8m0fnu", "f8_e8m0fnu", Kind.FLOAT, 8),
+        bfloat16: _Row("bfloat16", "bf16", Kind.FLOAT, 16),
+        float16: _Row("float16", "f16", Kind.FLOAT, 16),
+        float32: _Row("float32", "f32", Kind.FLOAT, 32),
+        float64: _Row("float64", "f64", Kind.FLOAT, 64),
+        complex64: _Row("complex64", "c64", Kind.COMPLEX, 64),
+        complex128: _Row("complex128", "c128", Kind.COMPLEX, 128),
+        float0: _Row("float0", "float0", Kind.FLOAT0, 0),
+    }
+)
+
+ALL_DTYPES: Final[tuple[DType, ...]] = tuple(_ROWS)
+
+# Plain dicts, never written after this: a lookup through a MappingProxyType costs half as much again.
+_SHORT_NAMES: Final[dict[DType, str]] = {dtype: row.short for dtype, row in _ROWS.items()}
+_BY_SHORT_NAME: Final[dict[str, DType]] = {row.short: dtype for dtype, row in _ROWS.items()}
+_KINDS: Final[dict[DType, Kind]] = {dtype: row.kind for dtype, row in _ROWS.items()}
+_BITS: Final[dict[DType, int]] = {dtype: row.bits for dtype, row in _ROWS.items()}
+_INEXACT: Final = frozenset(d for d, row in _ROWS.items() if row.kind in (Kind.FLOAT, Kind.COMPLEX))
+_FLOATS: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.FLOAT)
+_COMPLEXES: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.COMPLEX)
+_INTEGERS: Final = frozenset(d for d, row in _ROWS.items() if row.kind in (Kind.SIGNED, Kind.UNSIGNED))
+_SIGNED: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.SIGNED)
+_TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d in _ROWS}
+_REALS: Final[dict[DType, DType]] = {d: d for d in _ROWS} | {complex64: float32, complex128: float64}
+_NARROWED: Final[dict[DType, DType]] = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+
+# What means a dtype by itself: the dtype, its scalar type, its name. float0's scalar type is np.void, so it has none.
+_EXPLICIT: Final[dict[object, DType]] = {
+    **{dtype: dtype for dtype in _ROWS},
+    **{dtype.type: dtype for dtype in _ROWS if dtype is not float0},
+    **{row.name: dtype for dtype, row in _ROWS.items()},
+}
+_SCALARS_32: Final[dict[object, DType]] = {bool: bool_, int: int32, float: float32, complex: complex64}
+_SCALARS_64: Final[dict[object, DType]] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
+    """The dtype that `x` means: a dtype, a NumPy scalar type, a name, or a Python number type.
+
+    `int`, `float` and `complex` mean the default dtypes, 32 bits a component unless `enable_x64` is on. Everything
+    else is explicit and stays as it is, 64 bits too. `argument` is the name by which an error calls `x`.
+
+    Raises TypeError for anything that is no dtype of tracefx (strings, dates, objects, records, None).
+
+    >>> as_dtype("bfloat16"), as_dtype(np.float64), as_dtype(float)
+    (dtype(bfloat16), dtype('float64'), dtype('float32'))
+    """
+    try:
+        found = _EXPLICIT.get(x)
+        if found is None:
+            found = (_SCALARS_64 if X64.value else _SCALARS_32).get(x)
+    except TypeError:  # not hashable
+        found = None
+    return _as_rarer_dtype(x, argument) if found is None else found
+
+
+def _as_rarer_dtype(x: DTypeLike, argument: str) -> DType:
+    """What NumPy makes of `x`, if that is supported: names like "f4", and objects with a dtype."""
+    if x is None:  # which NumPy takes for float64
+        _refuse(x, argument)
+    try:
+        dtype = np.dtype(x)
+    except (TypeError, ValueError) as error:
+        _refuse(x, argument, error)
+    found = _EXPLICIT.get(dtype)
+    if found is None:
+        _refuse(x, argument)
+    return found
+
+
+def _refuse(x: object, argument: str, cause: Exception | None = None) -> NoReturn:
+    hint = ""
+    if isinstance(x, np.dtype) and not x.isnative:
+        hint = f" Its bytes are swapped: convert the data with .astype({x.newbyteorder('=').name!r}) first."
+    elif isinstance(x, str) and x in _BY_SHORT_NAME:
+        hint = f" Write {_BY_SHORT_NAME[x].name!r}."
+    supported = ", ".join(row.name for row in _ROWS.values())
+    raise TypeError(f"{argument}={x!r} is no dtype that arrays can have.{hint} Supported are {supported}.") from cause
+
+
+def short_name(dtype: DType) -> str:
+    """The dtype's name in printed programs.
+
+    >>> short_name(float32), short_name(bfloat16), short_name(uint8), short_name(float8_e4m3fn)
+    ('f32', 'bf16', 'u8', 'f8_e4m3fn')
+    """
+    try:
+        return _SHORT_NAMES[dtype]
+    except KeyError:
+        _refuse(dtype, "dtype")
+
+
+def from_short_name(name: str) -> DType:
+    """The dtype that `short_name` prints as `name`; ValueError if there is none.
+
+    >>> from_short_name("bf16")
+    dtype(bfloat16)
+    """
+    try:
+        return _BY_SHORT_NAME[name]
+    except KeyError:
+        raise ValueError(f"{name!r} names no dtype; the short names are {', '.join(_BY_SHORT_NAME)}") from None
+
+
+def kind(dtype: DType) -> Kind:
+    """What the elements are.
+
+    >>> kind(bfloat16)
+    <Kind.FLOAT: 'float'>
+    """
+    try:
+        return _KINDS[dtype]
+    except KeyError:
+        _refuse(dtype, "dtype")
+
+
+def is_bool(dtype: DType) -> bool:
+    """Whether the elements are truth values."""
+    return dtype == bool_
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether the elements are integers, signed or not; bools are none."""
+    return dtype in _INTEGERS
+
+
+def is_signed(dtype: DType) -> bool:
+    """Whether the elements are signed integers."""
+    return dtype in _SIGNED
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether the elements are real floating-point numbers; float0 is none."""
+    return dtype in _FLOATS
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether the elements are complex numbers."""
+    return dtype in _COMPLEXES
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether the elements are real or complex floating-point numbers: what can be differentiated."""
+    return dtype in _INEXACT
+
+
+def itemsize_bits(dtype: DType) -> int:
+    """The bits of one element where elements are packed: 4 for int4, 8 for bool, 0 for float0.
+
+    >>> itemsize_bits(int4), itemsize_bits(complex64)
+    (4, 64)
+    """
+    try:
+        return _BITS[dtype]
+    except KeyError:
+        _refuse(dtype, "dtype")
+
+
+def canonicalize(dtype: DType) -> DType:
+    """The dtype that data of this dtype takes when it comes in implicitly.
+
+    64-bit integers and floats and complex128 narrow to half their width, unless `enable_x64` is on; others stay.
+
+    >>> canonicalize(float64), canonicalize(float16)
+    (dtype('float32'), dtype('float16'))
+    """
+    return dtype if X64.value else _NARROWED.get(dtype, dtype)
+
+
+def default_int() -> DType:
+    """int32, or int64 where `enable_x64` is on."""
+    return int64 if X64.value else int32
+
+
+def default_uint() -> DType:
+    """uint32, or uint64 where `enable_x64` is on."""
+    return uint64 if X64.value else uint32
+
+
+def default_float() -> DType:
+    """float32, or float64 where `enable_x64` is on."""
+    return float64 if X64.value else float32
+
+
+def default_complex() -> DType:
+    """complex64, or complex128 where `enable_x64` is on."""
+    return complex128 if X64.value else complex64
+
+
+def scalar_dtype(scalar_type: type[bool] | type[int] | type[float] | type[complex]) -> DType:
+    """The dtype of a Python number of exactly this type; TypeError for other types.
+
+    >>> scalar_dtype(int), scalar_dtype(bool)
+    (dtype('int32'), dtype('bool'))
+    """
+    try:
+        return (_SCALARS_64 if X64.value else _SCALARS_32)[scalar_type]
+    except KeyError:
+        raise TypeError(f"scalar_dtype takes bool, int, float or complex, got {scalar_type!r}") from None
+
+
+def tangent_dtype(dtype: DType) -> DType:
+    """The dtype of tangents: itself for floats and complex numbers, float0 for everything else.
+
+    >>> tangent_dtype(float32), tangent_dtype(int32) == float0
+    (dtype('float32'), True)
+    """
+    try:
+        return _TANGENTS[dtype]
+    except KeyError:
+        _refuse(dtype, "dtype")
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of a complex number's parts; any other dtype itself.
+
+    >>> real_dtype(complex128)
+    dtype('float64')
+    """
+    try:
+        return _REALS[dtype]
+    except KeyError:
+        _refuse(dtype, "dtype")
+
+
+@functools.cache
+def finfo(dtype: DType) -> ml_dtypes.finfo:
+    """The limits of a float dtype (or of a complex dtype's parts); TypeError for others.
+
+    >>> float(finfo(bfloat16).eps)
+    0.0078125
+    """
+    if dtype not in _INEXACT:
+        raise TypeError(f"finfo describes float and complex dtypes, got {dtype}; iinfo describes integers")
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
+
+
+@functools.cache
+def iinfo(dtype: DType) -> ml_dtypes.iinfo:
+    """The limits of an integer dtype; TypeError for others.
+
+    >>> iinfo(int4).min, iinfo(int4).max
+    (-8, 7)
+    """
+    if dtype not in _INTEGERS:
+        raise TypeError(f"iinfo describes integer dtypes, got {dtype}; finfo describes floats")
+    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated

@@ -1,0 +1,164 @@
+"""Settings: process defaults read once from the environment, overridden per context.
+
+Only functions that users call read a setting. Rules, handlers, passes and kernels depend on their operands and
+fields alone, so a program once traced means the same under every setting.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Final, Generic, TypeVar, final
+
+from attrs import define, field, frozen
+
+T = TypeVar("T")
+
+
+@final
+@define(eq=False)
+class Override(Generic[T]):
+    """One value for a setting, in force between `__enter__` and `__exit__`.
+
+    The context variable holds the override itself rather than its value, so that leaving can tell whether this
+    override is still the innermost one.
+    """
+
+    setting: Setting[T]
+    value: T
+    _token: Token[Override[T]] | None = field(default=None, init=False, repr=False)
+
+    def __enter__(self) -> None:
+        if self._token is not None:
+            raise RuntimeError(f"{self!r} is already in force; make another override to nest one inside it")
+        self._token = self.setting._innermost.set(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        variable = self.setting._innermost
+        innermost = variable.get()
+        if innermost is not self or self._token is None:
+            raise RuntimeError(
+                f"cannot leave {self!r}: in this context the setting is {innermost.value!r}, given by another "
+                "override. Leave overrides in the reverse order of entering, in the context that entered them"
+            )
+        try:
+            variable.reset(self._token)
+        except ValueError:
+            # Here the context is a copy of the one that entered: it sees the override but does not own it.
+            raise RuntimeError(f"cannot leave {self!r}: another context entered it and has to leave it") from None
+        self._token = None
+
+
+@final
+@frozen(eq=False)
+class Setting(Generic[T]):
+    """A named default of the process, read once from an environment variable, that contexts override.
+
+    `parse` turns the variable's text into a value, or raises a ValueError that says what is allowed. New threads
+    start from the process default; a copied context (asyncio tasks) starts from what the copier saw.
+
+    Raises ValueError if the environment variable holds text that `parse` refuses.
+
+    >>> verbose = Setting("verbose", "TRACEFX_EXAMPLE_VERBOSE", parse_bool, False)
+    >>> with verbose.override(True):
+    ...     verbose.value
+    True
+    >>> verbose.value
+    False
+    """
+
+    name: str
+    env: str
+    parse: Callable[[str], T] = field(repr=False)
+    default: T
+    _innermost: ContextVar[Override[T]] = field(init=False, repr=False)
+
+    @_innermost.default
+    def _read_environment(self) -> ContextVar[Override[T]]:
+        text = os.environ.get(self.env)
+        value = self.default
+        if text is not None:
+            try:
+                value = self.parse(text)
+            except ValueError as error:
+                raise ValueError(f"environment variable {self.env}={text!r}: {error}") from None
+        # This outermost override is never entered, so sharing it between contexts is safe.
+        return ContextVar(self.name, default=Override(self, value))  # noqa: B039
+
+    @property
+    def value(self) -> T:
+        """The value in the current context."""
+        return self._innermost.get().value
+
+    def override(self, value: T) -> AbstractContextManager[None]:
+        """A context manager inside which the setting is `value`.
+
+        Leaving out of order, or from another context than the one that entered, raises RuntimeError and changes
+        nothing.
+        """
+        return Override(self, value)
+
+
+_WORDS: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+def parse_bool(text: str) -> bool:
+    """The bool that a word from the environment stands for; ValueError for any other word.
+
+    >>> parse_bool("on"), parse_bool("False")
+    (True, False)
+    """
+    word = _WORDS.get(text.strip().lower())
+    if word is None:
+        raise ValueError(f"allowed are {', '.join(_WORDS)} (in either case); unset it for the default")
+    return word
+
+
+X64: Final = Setting("enable_x64", "TRACEFX_ENABLE_X64", parse_bool, False)
+DISABLE_JIT: Final = Setting("disable_jit", "TRACEFX_DISABLE_JIT", parse_bool, False)
+
+
+def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
+    """Let implicit dtypes be 64 bits wide inside the `with` block (or 32 bits, given False).
+
+    Implicit are the dtypes of Python numbers and of 64-bit NumPy data that comes in without a dtype of its own
+    being asked for. A dtype asked for explicitly is honoured either way. The process default comes from
+    `TRACEFX_ENABLE_X64`. Raises TypeError if `enabled` is no bool.
+
+    >>> with enable_x64():
+    ...     X64.value
+    True
+    """
+    return X64.override(_checked_bool("enable_x64", enabled))
+
+
+def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
+    """Run functions under `jit` operation by operation inside the `with` block, for debugging.
+
+    The process default comes from `TRACEFX_DISABLE_JIT`. Raises TypeError if `disable` is no bool.
+
+    >>> with disable_jit():
+    ...     DISABLE_JIT.value
+    True
+    """
+    return DISABLE_JIT.override(_checked_bool("disable_jit", disable))
+
+
+def _checked_bool(function: str, value: bool) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{function} takes True or False, got {value!r} of type {type(value).__name__}")
+    return value
