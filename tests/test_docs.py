@@ -1,0 +1,80 @@
+"""Every Python block of the pages runs, and prints what the page says it prints.
+
+A page's blocks share one namespace and run from top to bottom. A block of a session (`>>>`) is a doctest; any other is
+a piece of a program. Text that is not meant to run is fenced as something else than `python`.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+PROJECT = Path(__file__).parent.parent
+PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
+
+FENCED = re.compile(r"^(?P<indent>[ ]*)```python[ ]*\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@frozen
+class Block:
+    """One fenced block: its text and the line of the page that it begins on, counted from 0."""
+
+    text: str
+    line: int
+
+    @property
+    def is_session(self) -> bool:
+        return self.text.lstrip().startswith(">>>")
+
+
+def blocks(page: str) -> list[Block]:
+    """The Python blocks of a Markdown page, in their order."""
+    found: list[Block] = []
+    for match in FENCED.finditer(page):
+        indent = match["indent"]
+        text = "".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True))
+        found.append(Block(text, page.count("\n", 0, match.start("body"))))
+    return found
+
+
+def failures(page: str, name: str) -> list[str]:
+    """Run the blocks of a page; the report of every example that printed something else."""
+    scope: dict[str, object] = {"__name__": "__main__"}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    reports: list[str] = []
+    for block in blocks(page):
+        if block.is_session:
+            test = doctest.DocTestParser().get_doctest(block.text, scope, name, name, block.line)
+            runner.run(test, out=reports.append, clear_globs=False)
+            scope.update(test.globs)
+        else:
+            # The blank lines make the line numbers of a traceback those of the page.
+            exec(compile("\n" * block.line + block.text, name, "exec", dont_inherit=True), scope)
+    return reports
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_the_examples_of_a_page(page: Path) -> None:
+    assert failures(page.read_text(encoding="utf-8"), page.name) == []
+
+
+def test_a_wrong_example_is_found() -> None:
+    page = "# Title\n\n```python\n>>> x = 1\n>>> x + 1\n3\n```\n\nText.\n\n```python\nassert x == 1\n```\n"
+    (report,) = failures(page, "page.md")
+    assert "line 5" in report
+    assert failures(page.replace("\n3\n", "\n2\n"), "page.md") == []
+
+
+def test_a_failing_program_is_found() -> None:
+    with pytest.raises(NameError, match="undefined"):
+        failures("```python\nundefined\n```\n", "page.md")
+
+
+def test_only_python_blocks_run() -> None:
+    page = "```console\n$ make test\n```\n\n- item\n\n  ```python\n  >>> 1\n  1\n  ```\n"
+    assert blocks(page) == [Block(">>> 1\n1\n", 7)]

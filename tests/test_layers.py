@@ -1,0 +1,284 @@
+"""The layers of the package, kept by reading every import in it.
+
+A layer imports only layers above it in `ORDER`; jax is imported nowhere and jaxlib in two modules; imports stand at
+the top of a file; modules do not import each other in a circle; a file fits in the head.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+SOURCE = Path(__file__).parent.parent / "src"
+PACKAGE = "tracefx"
+ROOT_MODULE = "__init__"
+
+ORDER = (
+    "core",
+    "ops",
+    "handlers",
+    "control",
+    "xla",
+    "transforms",
+    "lax",
+    "tree",
+    "numpy",
+    "extend",
+    "testing",
+    ROOT_MODULE,
+)
+
+# What a layer may import when that is less than everything above it.
+NARROWER: Mapping[str, frozenset[str]] = {
+    # The backend walks any jaxpr by its fields: it knows no operation, no handler and no control flow by name.
+    "xla": frozenset({"core"}),
+}
+
+JAXLIB_MODULES = frozenset({"tracefx.xla.runtime", "tracefx.core.trees"})
+
+# (module, what it imports inside a function): why it cannot stand at the top of the file.
+LATE_IMPORTS: Mapping[tuple[str, str], str] = {}
+
+LONGEST_FILE = 650
+
+
+@frozen
+class Import:
+    """One imported name: `target` is a module or a name in one, absolute."""
+
+    target: str
+    line: int
+    late: bool
+    """Inside a function, so not run with the module."""
+    typing_only: bool
+    """Under `if TYPE_CHECKING:`, so not run at all."""
+
+
+def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
+    """The absolute name behind `from ..name import`, seen from `module`."""
+    if level == 0:
+        return name or ""
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    base = package[: len(package) - (level - 1)]
+    return ".".join([*base, name] if name else base)
+
+
+def imports(module: str, is_package: bool, text: str) -> Iterator[Import]:
+    """Every import in `text`, wherever it stands, `importlib.import_module("...")` and `__import__` included."""
+    yield from _imports_of(module, is_package, ast.parse(text), late=False, typing_only=False)
+
+
+def _imports_of(module: str, is_package: bool, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
+    match node:
+        case ast.Import(names=names, lineno=line):
+            for alias in names:
+                yield Import(alias.name, line, late, typing_only)
+        case ast.ImportFrom(module=name, names=names, level=level, lineno=line):
+            base = resolve(module, is_package, level, name)
+            for alias in names:
+                yield Import(base if alias.name == "*" else f"{base}.{alias.name}", line, late, typing_only)
+        case ast.Call(func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module")):
+            match node.args:
+                case [ast.Constant(value=str() as target), *_]:
+                    yield Import(target, node.lineno, late, typing_only)
+                case _:
+                    yield Import("<computed>", node.lineno, late, typing_only)
+        case _:
+            pass
+    for child in ast.iter_child_nodes(node):
+        inside_function = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        guarded = typing_only or (isinstance(node, ast.If) and child in node.body and _is_type_checking(node.test))
+        yield from _imports_of(module, is_package, child, late=inside_function, typing_only=guarded)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    match test:
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return True
+        case _:
+            return False
+
+
+def layer_of(name: str) -> str | None:
+    """The layer a name of the package belongs to; None for a name from elsewhere.
+
+    `tracefx.lax` and everything in it is `lax`; the package itself and names taken from it are the root module.
+    """
+    head, _, rest = name.partition(".")
+    if head != PACKAGE:
+        return None
+    first = rest.partition(".")[0]
+    return first if first in ORDER else ROOT_MODULE
+
+
+def violations(module: str, is_package: bool, text: str) -> list[str]:
+    """What in one module breaks the rules, one line each."""
+    found: list[str] = []
+    own = ROOT_MODULE if module == PACKAGE else module.split(".")[1]
+    if own not in ORDER:
+        return [f"{module}: {own!r} is no layer; give it a place in ORDER in tests/test_layers.py"]
+    allowed = NARROWER.get(own, frozenset(ORDER[: ORDER.index(own)])) | {own}
+    for each in imports(module, is_package, text):
+        where = f"{module}:{each.line}"
+        top = each.target.partition(".")[0]
+        layer = layer_of(each.target)
+        if layer is not None and layer not in allowed:
+            found.append(f"{where}: {own} imports {each.target}; it may import only {', '.join(sorted(allowed))}")
+        if top == "jax":
+            found.append(f"{where}: imports {each.target}; tracefx does its own work without jax")
+        if top == "jaxlib" and module not in JAXLIB_MODULES:
+            found.append(f"{where}: imports {each.target}; only {', '.join(sorted(JAXLIB_MODULES))} may")
+        if each.target == "<computed>":
+            found.append(f"{where}: imports a module by a computed name")
+        if each.late and (module, each.target) not in LATE_IMPORTS:
+            found.append(f"{where}: imports {each.target} inside a function")
+    return found
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Modules that import each other in a circle, the first repeated at the end; None if there are none."""
+    finished: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> list[str] | None:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in finished:
+            return None
+        for target in graph.get(module, ()):
+            found = visit(target, [*path, module])
+            if found is not None:
+                return found
+        finished.add(module)
+        return None
+
+    for module in graph:
+        found = visit(module, [])
+        if found is not None:
+            return found
+    return None
+
+
+def import_graph(texts: Mapping[str, tuple[bool, str]]) -> dict[str, list[str]]:
+    """Which modules of the package each one imports when it is loaded."""
+    graph: dict[str, list[str]] = {}
+    for module, (is_package, text) in texts.items():
+        targets: list[str] = []
+        for each in imports(module, is_package, text):
+            if not each.late and not each.typing_only:
+                target = each.target if each.target in texts else each.target.rpartition(".")[0]
+                if target in texts and target != module:
+                    targets.append(target)
+        graph[module] = targets
+    return graph
+
+
+def module_name(path: Path) -> tuple[str, bool]:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    is_package = parts[-1] == "__init__"
+    return ".".join(parts[:-1] if is_package else parts), is_package
+
+
+FILES = sorted((SOURCE / PACKAGE).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
+def test_a_module_keeps_to_its_layer(path: Path) -> None:
+    module, is_package = module_name(path)
+    assert violations(module, is_package, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
+def test_a_file_is_a_room(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    texts: dict[str, tuple[bool, str]] = {}
+    for path in FILES:
+        module, is_package = module_name(path)
+        texts[module] = (is_package, path.read_text(encoding="utf-8"))
+    assert circle(import_graph(texts)) is None
+
+
+def test_every_exception_is_still_in_use() -> None:
+    seen: set[tuple[str, str]] = set()
+    for path in FILES:
+        module, is_package = module_name(path)
+        text = path.read_text(encoding="utf-8")
+        seen |= {(module, each.target) for each in imports(module, is_package, text) if each.late}
+    assert set(LATE_IMPORTS) - seen == set()
+
+
+# ------------------------------------------------------------------ the checker sees what it should
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "says"),
+    [
+        ("tracefx.core.avals", "import tracefx.ops.unary", "core imports tracefx.ops.unary"),
+        ("tracefx.core.avals", "from tracefx import ops", "core imports tracefx.ops"),
+        ("tracefx.core.avals", "from ..ops.unary import sin", "core imports tracefx.ops.unary.sin"),
+        ("tracefx.core.avals", "from .. import handlers", "core imports tracefx.handlers"),
+        ("tracefx.handlers.jvp", "from tracefx.control.call import Call", "handlers imports tracefx.control.call"),
+        ("tracefx.xla.lower", "from tracefx.control.call import Call", "xla imports tracefx.control.call"),
+        ("tracefx.xla.lower", "from tracefx.ops.unary import Sin", "xla imports tracefx.ops.unary"),
+        ("tracefx.transforms.jit", "from tracefx.lax import add", "transforms imports tracefx.lax"),
+        ("tracefx.numpy.creation", "from tracefx import jit", "numpy imports tracefx.jit"),
+        ("tracefx.numpy.creation", "import tracefx", "numpy imports tracefx"),
+        ("tracefx.lax", "from tracefx.testing import laws", "lax imports tracefx.testing"),
+        (
+            "tracefx.core.avals",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tracefx.ops.unary import Sin",
+            "core imports tracefx.ops.unary.Sin",
+        ),
+        ("tracefx.ops.unary", "import jax.numpy as jnp", "imports jax.numpy"),
+        ("tracefx.ops.unary", "from jax import lax", "imports jax.lax"),
+        ("tracefx.ops.unary", "import jaxlib.xla_client", "imports jaxlib.xla_client"),
+        ("tracefx.ops.unary", "def f():\n    import math\n", "imports math inside a function"),
+        (
+            "tracefx.ops.unary",
+            "class C:\n    async def f(self):\n        from os import path\n",
+            "imports os.path inside",
+        ),
+        ("tracefx.ops.unary", "import importlib\nf = importlib.import_module('jax.lax')", "imports jax.lax"),
+        ("tracefx.ops.unary", "f = lambda: __import__('math')", "imports math inside a function"),
+        ("tracefx.ops.unary", "import importlib\nm = importlib.import_module(name)", "by a computed name"),
+        ("tracefx.helpers", "", "'helpers' is no layer"),
+    ],
+)
+def test_a_planted_violation_is_found(module: str, text: str, says: str) -> None:
+    (found,) = violations(module, False, text)
+    assert says in found
+
+
+@pytest.mark.parametrize(
+    ("module", "is_package", "text"),
+    [
+        ("tracefx.core.avals", False, "import numpy as np\nfrom . import dtypes\nfrom tracefx.core.errors import E"),
+        ("tracefx.core", True, "from .avals import ShapedArray"),
+        ("tracefx.core.trees", False, "from jaxlib._jax import pytree"),
+        ("tracefx.xla.runtime", False, "import jaxlib.xla_client\nfrom tracefx.core import avals"),
+        ("tracefx.transforms.jit", False, "from tracefx.xla.runtime import client\nfrom tracefx.control import call"),
+        ("tracefx.numpy", True, "from tracefx.numpy.creation import zeros\nfrom tracefx import lax"),
+        ("tracefx.ops.unary", False, "import jaxtyping_like_name"),
+        ("tracefx", True, "from tracefx.transforms.jit import jit\nfrom tracefx import lax, numpy"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, is_package: bool, text: str) -> None:
+    assert violations(module, is_package, text) == []
+
+
+def test_a_planted_circle_is_found() -> None:
+    texts = {
+        "tracefx.core.a": (False, "from tracefx.core.b import x"),
+        "tracefx.core.b": (False, "from . import c"),
+        "tracefx.core.c": (False, "import tracefx.core.a"),
+    }
+    found = circle(import_graph(texts))
+    assert found is not None
+    assert set(found) == set(texts)
+    assert circle(import_graph({**texts, "tracefx.core.c": (False, "def f():\n    import tracefx.core.a")})) is None
