@@ -6,7 +6,7 @@ PYTEST_ARGS ?= -q -n 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 .PHONY: help test demo bench lint format types unit clean
 .DELETE_ON_ERROR:
@@ -36,7 +36,7 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
