@@ -1,0 +1,411 @@
+"""`Array`: what user code holds, whether numbers are behind it or a tracer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Final, NoReturn, Protocol, TypeAlias, Union
+
+import numpy as np
+from typing_extensions import TypeGuard, override
+
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.errors import (
+    ConcretizationError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+from tracefx.core.injection import Injected
+from tracefx.core.literal import Literal, Scalar
+
+ArrayLike: TypeAlias = Union["Array", Literal, NDArray, "np.generic", Scalar]
+Axes: TypeAlias = int | Sequence[int] | None
+IndexPart: TypeAlias = Union["Array", NDArray, Sequence[int], int, slice, EllipsisType, None]
+Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
+
+
+class ArrayMethods(Protocol):
+    """What operators and methods of arrays mean. The namespace `tracefx.numpy` is one."""
+
+    def add(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def subtract(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def multiply(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def true_divide(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def floor_divide(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def remainder(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def power(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def matmul(self, a: ArrayLike, b: ArrayLike, /) -> Array: ...
+    def bitwise_and(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def bitwise_or(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def bitwise_xor(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def left_shift(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def right_shift(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def not_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def less(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def less_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def greater(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def greater_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
+    def negative(self, x: ArrayLike, /) -> Array: ...
+    def positive(self, x: ArrayLike, /) -> Array: ...
+    def absolute(self, x: ArrayLike, /) -> Array: ...
+    def invert(self, x: ArrayLike, /) -> Array: ...
+    def conjugate(self, x: ArrayLike, /) -> Array: ...
+    def real(self, val: ArrayLike, /) -> Array: ...
+    def imag(self, val: ArrayLike, /) -> Array: ...
+    def round(self, a: ArrayLike, decimals: int = 0) -> Array: ...
+    def astype(self, x: ArrayLike, dtype: DTypeLike, /) -> Array: ...
+    def reshape(self, a: ArrayLike, shape: int | Sequence[int]) -> Array: ...
+    def transpose(self, a: ArrayLike, axes: Sequence[int] | None = None) -> Array: ...
+    def matrix_transpose(self, x: ArrayLike, /) -> Array: ...
+    def swapaxes(self, a: ArrayLike, axis1: int, axis2: int) -> Array: ...
+    def squeeze(self, a: ArrayLike, axis: Axes = None) -> Array: ...
+    def ravel(self, a: ArrayLike) -> Array: ...
+    def dot(self, a: ArrayLike, b: ArrayLike) -> Array: ...
+    def clip(self, arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array: ...
+    def sum(
+        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
+    ) -> Array: ...
+    def prod(
+        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
+    ) -> Array: ...
+    def mean(
+        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
+    ) -> Array: ...
+    def var(self, a: ArrayLike, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array: ...
+    def std(self, a: ArrayLike, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array: ...
+    def max(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
+    def min(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
+    def all(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
+    def any(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
+    def argmax(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
+    def argmin(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
+    def getitem(self, x: Array, index: Index, /) -> Array: ...
+
+
+METHODS: Final[Injected[ArrayMethods]] = Injected("the meaning of array operators")
+_SCALARS: Final = frozenset({bool, int, float, complex})
+
+
+def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
+    """Whether `x` is something that array functions take: an array, a NumPy array or scalar, a Python number."""
+    return type(x) in _SCALARS or isinstance(x, Array | np.ndarray | np.generic | Literal)
+
+
+class Array(ABC):
+    """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
+
+    Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, so arrays can't be keys
+
+    @property
+    @abstractmethod
+    def aval(self) -> ShapedArray:
+        """The array's type."""
+
+    @abstractmethod
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        """The numbers, or `error` where they aren't known."""
+
+    # ------------------------------------------------------------------ what the type says
+
+    @property
+    def shape(self) -> Shape:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError("len() of an array without axes")
+        return self.aval.shape[0]
+
+    # ------------------------------------------------------------------ to Python and NumPy
+
+    def __bool__(self) -> bool:
+        return bool(self.concrete(TracerBoolConversionError))
+
+    def __int__(self) -> int:
+        return int(self.concrete(ConcretizationError).item())
+
+    def __float__(self) -> float:
+        return float(self.concrete(ConcretizationError).item())
+
+    def __complex__(self) -> complex:
+        return complex(self.concrete(ConcretizationError).item())
+
+    def __index__(self) -> int:
+        if self.aval.shape or self.aval.dtype.kind not in "iu":
+            raise TypeError(f"only integer arrays without axes can be an index, got {self.aval}")
+        return int(self.concrete(TracerIntegerConversionError).item())
+
+    def item(self, *index: int) -> Scalar:
+        """One element as a Python scalar; without arguments, that of an array of size 1."""
+        out: Scalar = self.concrete(ConcretizationError).item(*index)
+        return out
+
+    def tolist(self) -> object:
+        """The numbers as nested lists of Python scalars."""
+        return self.concrete(ConcretizationError).tolist()
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
+        return np.array(self.concrete(TracerArrayConversionError), dtype, copy=copy)
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.aval.shape else format(str(self), spec)
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.aval.shape:
+            raise TypeError("iteration over an array without axes")
+        return (METHODS.value.getitem(self, i) for i in range(self.aval.shape[0]))
+
+    def __getitem__(self, index: Index) -> Array:
+        return METHODS.value.getitem(self, index)
+
+    def __setitem__(self, index: Index, value: object) -> NoReturn:
+        raise TypeError(
+            "arrays never change: instead of `x[i] = y` write `x = x.at[i].set(y)`, which gives a new array"
+        )
+
+    # ------------------------------------------------------------------ operators
+
+    def __add__(self, other: ArrayLike) -> Array:
+        return METHODS.value.add(self, other) if is_arraylike(other) else NotImplemented
+
+    def __radd__(self, other: ArrayLike) -> Array:
+        return METHODS.value.add(other, self) if is_arraylike(other) else NotImplemented
+
+    def __sub__(self, other: ArrayLike) -> Array:
+        return METHODS.value.subtract(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rsub__(self, other: ArrayLike) -> Array:
+        return METHODS.value.subtract(other, self) if is_arraylike(other) else NotImplemented
+
+    def __mul__(self, other: ArrayLike) -> Array:
+        return METHODS.value.multiply(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rmul__(self, other: ArrayLike) -> Array:
+        return METHODS.value.multiply(other, self) if is_arraylike(other) else NotImplemented
+
+    def __truediv__(self, other: ArrayLike) -> Array:
+        return METHODS.value.true_divide(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rtruediv__(self, other: ArrayLike) -> Array:
+        return METHODS.value.true_divide(other, self) if is_arraylike(other) else NotImplemented
+
+    def __floordiv__(self, other: ArrayLike) -> Array:
+        return METHODS.value.floor_divide(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rfloordiv__(self, other: ArrayLike) -> Array:
+        return METHODS.value.floor_divide(other, self) if is_arraylike(other) else NotImplemented
+
+    def __mod__(self, other: ArrayLike) -> Array:
+        return METHODS.value.remainder(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rmod__(self, other: ArrayLike) -> Array:
+        return METHODS.value.remainder(other, self) if is_arraylike(other) else NotImplemented
+
+    def __pow__(self, other: ArrayLike) -> Array:
+        return METHODS.value.power(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rpow__(self, other: ArrayLike) -> Array:
+        return METHODS.value.power(other, self) if is_arraylike(other) else NotImplemented
+
+    def __matmul__(self, other: ArrayLike) -> Array:
+        return METHODS.value.matmul(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rmatmul__(self, other: ArrayLike) -> Array:
+        return METHODS.value.matmul(other, self) if is_arraylike(other) else NotImplemented
+
+    def __and__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_and(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rand__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_and(other, self) if is_arraylike(other) else NotImplemented
+
+    def __or__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_or(self, other) if is_arraylike(other) else NotImplemented
+
+    def __ror__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_or(other, self) if is_arraylike(other) else NotImplemented
+
+    def __xor__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_xor(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rxor__(self, other: ArrayLike) -> Array:
+        return METHODS.value.bitwise_xor(other, self) if is_arraylike(other) else NotImplemented
+
+    def __lshift__(self, other: ArrayLike) -> Array:
+        return METHODS.value.left_shift(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rlshift__(self, other: ArrayLike) -> Array:
+        return METHODS.value.left_shift(other, self) if is_arraylike(other) else NotImplemented
+
+    def __rshift__(self, other: ArrayLike) -> Array:
+        return METHODS.value.right_shift(self, other) if is_arraylike(other) else NotImplemented
+
+    def __rrshift__(self, other: ArrayLike) -> Array:
+        return METHODS.value.right_shift(other, self) if is_arraylike(other) else NotImplemented
+
+    def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
+        return (self // other, self % other) if is_arraylike(other) else NotImplemented
+
+    def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
+        if not is_arraylike(other):
+            return NotImplemented
+        return METHODS.value.floor_divide(other, self), METHODS.value.remainder(other, self)
+
+    def __lt__(self, other: ArrayLike) -> Array:
+        return METHODS.value.less(self, other) if is_arraylike(other) else NotImplemented
+
+    def __le__(self, other: ArrayLike) -> Array:
+        return METHODS.value.less_equal(self, other) if is_arraylike(other) else NotImplemented
+
+    def __gt__(self, other: ArrayLike) -> Array:
+        return METHODS.value.greater(self, other) if is_arraylike(other) else NotImplemented
+
+    def __ge__(self, other: ArrayLike) -> Array:
+        return METHODS.value.greater_equal(self, other) if is_arraylike(other) else NotImplemented
+
+    @override
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
+        return METHODS.value.equal(self, other) if is_arraylike(other) else NotImplemented
+
+    @override
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
+        return METHODS.value.not_equal(self, other) if is_arraylike(other) else NotImplemented
+
+    def __neg__(self) -> Array:
+        return METHODS.value.negative(self)
+
+    def __pos__(self) -> Array:
+        return METHODS.value.positive(self)
+
+    def __abs__(self) -> Array:
+        return METHODS.value.absolute(self)
+
+    def __invert__(self) -> Array:
+        return METHODS.value.invert(self)
+
+    def __round__(self, ndigits: int | None = None) -> Array:
+        return METHODS.value.round(self, ndigits or 0)
+
+    # ------------------------------------------------------------------ methods, as in NumPy
+
+    @property
+    def T(self) -> Array:
+        return METHODS.value.transpose(self)
+
+    @property
+    def mT(self) -> Array:
+        return METHODS.value.matrix_transpose(self)
+
+    @property
+    def real(self) -> Array:
+        return METHODS.value.real(self)
+
+    @property
+    def imag(self) -> Array:
+        return METHODS.value.imag(self)
+
+    def astype(self, dtype: DTypeLike) -> Array:
+        return METHODS.value.astype(self, dtype)
+
+    def conj(self) -> Array:
+        return METHODS.value.conjugate(self)
+
+    def reshape(self, *shape: int | Sequence[int]) -> Array:
+        return METHODS.value.reshape(self, _variadic(shape))
+
+    def transpose(self, *axes: int | Sequence[int]) -> Array:
+        return METHODS.value.transpose(self, _variadic(axes) if axes else None)
+
+    def ravel(self) -> Array:
+        return METHODS.value.ravel(self)
+
+    flatten = ravel
+
+    def squeeze(self, axis: Axes = None) -> Array:
+        return METHODS.value.squeeze(self, axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        return METHODS.value.swapaxes(self, axis1, axis2)
+
+    def dot(self, b: ArrayLike) -> Array:
+        return METHODS.value.dot(self, b)
+
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+        return METHODS.value.clip(self, min, max)
+
+    def round(self, decimals: int = 0) -> Array:
+        return METHODS.value.round(self, decimals)
+
+    def sum(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.sum(self, axis, dtype, keepdims=keepdims)
+
+    def prod(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.prod(self, axis, dtype, keepdims=keepdims)
+
+    def mean(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.mean(self, axis, dtype, keepdims=keepdims)
+
+    def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
+        return METHODS.value.var(self, axis, ddof=ddof, keepdims=keepdims)
+
+    def std(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
+        return METHODS.value.std(self, axis, ddof=ddof, keepdims=keepdims)
+
+    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.max(self, axis, keepdims=keepdims)
+
+    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.min(self, axis, keepdims=keepdims)
+
+    def all(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.all(self, axis, keepdims=keepdims)
+
+    def any(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.any(self, axis, keepdims=keepdims)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.argmax(self, axis, keepdims=keepdims)
+
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
+        return METHODS.value.argmin(self, axis, keepdims=keepdims)
+
+
+def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:
+    """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same; anything odd is left for the checks behind it."""
+    if len(parts) == 1 and not isinstance(parts[0], int | np.integer | Array):
+        return parts[0]
+    return parts  # type: ignore[return-value]  # what is no integer is reported by the function, with its shape

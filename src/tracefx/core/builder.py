@@ -1,0 +1,76 @@
+"""What an operation's `lower` rule speaks to: a builder of StableHLO, without naming MLIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, final
+
+from attrs import frozen
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.literal import Literal
+
+
+class Ir(Protocol):
+    """A value of the program being built."""
+
+    @property
+    def aval(self) -> ShapedArray: ...
+
+
+@final
+@frozen
+class Dims:
+    """An array of 64-bit integers, such as the dimensions an operation works on."""
+
+    values: tuple[int, ...]
+
+
+@final
+@frozen
+class Text:
+    """An attribute in MLIR's own syntax, e.g. `#stablehlo<comparison_direction LT>`."""
+
+    mlir: str
+
+
+Attr: TypeAlias = bool | int | Dims | Text
+"""A boolean, a 64-bit integer, an integer array, or anything else as MLIR text."""
+
+
+@final
+@frozen(eq=False)
+class Region:
+    """The body of an operation that has one (a reduction, a loop): its arguments, and what builds it."""
+
+    args: tuple[ShapedArray, ...]
+    build: Callable[[Builder, Sequence[Ir]], Sequence[Ir]]
+
+
+class Builder(Protocol):
+    """Adds operations to the program being built."""
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        attrs: Mapping[str, Attr] = ...,
+        regions: Sequence[Region] = ...,
+    ) -> list[Ir]:
+        """Add the operation `name` (e.g. `stablehlo.add`) whose results have the types `outs`."""
+        ...
+
+    def constant(self, value: Literal | NDArray) -> Ir: ...
+
+    def custom_call(
+        self,
+        target: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        config: Mapping[str, Attr] = ...,
+        has_side_effect: bool = ...,
+    ) -> list[Ir]:
+        """Add a call of a kernel that the runtime knows by the name `target`."""
+        ...

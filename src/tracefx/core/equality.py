@@ -1,0 +1,30 @@
+"""Equality as programs need it: by type and value all the way down."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable
+
+import attrs
+
+
+def strict(value: object) -> Hashable:
+    """A stand-in for a parameter that equals another's only if type and content agree.
+
+    Python holds `1 == 1.0 == True` and `0.0 == -0.0`, and a NaN unequal to itself; programs that differ in these are
+    different programs, and a program that holds a NaN equals itself.
+
+    >>> strict((1,)) == strict((True,)), strict(0.0) == strict(-0.0), strict(float("nan")) == strict(float("nan"))
+    (False, False, True)
+    """
+    kind = type(value)
+    if kind is float:
+        return (float, struct.pack("<d", value))
+    if kind is complex:
+        assert isinstance(value, complex)
+        return (complex, struct.pack("<dd", value.real, value.imag))
+    if isinstance(value, tuple):
+        return (kind, *map(strict, value))
+    if attrs.has(kind) and "__strict__" not in kind.__dict__:
+        return (kind, *[strict(getattr(value, f.name)) for f in attrs.fields(kind) if f.eq])
+    return (kind, value)

@@ -1,0 +1,43 @@
+"""The errors tracefx raises. Each subclasses the builtin that a NumPy or JAX user would catch."""
+
+from __future__ import annotations
+
+
+class ConcretizationError(TypeError):
+    """A concrete value was needed where only an abstract one (a tracer) is known."""
+
+
+class TracerBoolConversionError(ConcretizationError):
+    """A tracer was used as a truth value, as in `if x > 0:` inside a jitted function."""
+
+
+class TracerIntegerConversionError(ConcretizationError):
+    """A tracer was used as a Python integer, as in `range(x)` inside a jitted function."""
+
+
+class TracerArrayConversionError(ConcretizationError):
+    """A tracer was handed to NumPy, which needs the numbers themselves."""
+
+
+class EscapedTracerError(TypeError):
+    """A tracer was used after, or outside, the transformation that made it."""
+
+
+class MissingRuleError(NotImplementedError):
+    """A primitive was asked for a rule that it does not define."""
+
+
+class JaxprTypeError(TypeError):
+    """A jaxpr breaks the typing rules of jaxprs."""
+
+
+class ParseError(ValueError):
+    """Text that should be a jaxpr is not one."""
+
+
+class HandlerStateError(RuntimeError):
+    """A handler was to be removed while another one was current."""
+
+
+class TypePromotionError(TypeError, ValueError):
+    """Operands have dtypes without a common dtype to promote to. JAX's error of this name is a ValueError."""

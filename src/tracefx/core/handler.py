@@ -1,0 +1,197 @@
+"""Handlers, and the one context variable that says which of them is current."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType, TracebackType
+from typing import ClassVar, Final, Generic, TypeVar, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.source import Provenance, at
+from tracefx.core.values import ConcreteArray, Value, as_value
+
+NO_AXES: Final[Mapping[Hashable, int]] = MappingProxyType({})
+
+
+class Handler(ABC):
+    """An interpreter: says what one operation means.
+
+    All but the root stand on an `inner` handler, under which their rules run; the handlers from one down to the root
+    are its chain. A handler's `bind` makes `inner` current before it runs a rule, and hands what is not its own to
+    `inner.bind` as it is.
+    """
+
+    __slots__ = ()
+    title: ClassVar[str]
+    """How messages call the transformation, e.g. `jvp`."""
+
+    @property
+    def thread(self) -> int:
+        """The thread the handler was made in; a handler without a thread of its own is at home in every one."""
+        return threading.get_ident()
+
+    @abstractmethod
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """The outputs of one operation."""
+
+    @property
+    @abstractmethod
+    def below(self) -> Handler | None:
+        """The next handler of the chain; `None` at the root."""
+
+    @property
+    def axes(self) -> Mapping[Hashable, int]:
+        """The named axes in scope, with their sizes."""
+        return NO_AXES if self.below is None else self.below.axes
+
+    def chain(self) -> Iterator[Handler]:
+        handler: Handler | None = self
+        while handler is not None:
+            yield handler
+            handler = handler.below
+
+
+class Tracer(Array):
+    """A value on its way through one handler; only that handler looks inside."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def handler(self) -> Handler: ...
+
+    @property
+    def source(self) -> Provenance | None:
+        """The line of user code that made this tracer, where its handler keeps it."""
+        return None
+
+    @override
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        raise error(f"{self} has a type but no value here: {self.handler.title} traces without numbers")
+
+    @override
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.aval})"
+
+    @override
+    def __str__(self) -> str:
+        return repr(self)
+
+
+@final
+@frozen(eq=False)
+class Eval(Handler):
+    """The root: compute now."""
+
+    title = "evaluation"
+
+    @property
+    @override
+    def below(self) -> None:
+        return None
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        for a in args:
+            if type(a) is not ConcreteArray and isinstance(a, Tracer):
+                raise escaped(a, self, f"as an operand of {prim.name}")
+        return prim.evaluate(args)
+
+
+ROOT: Final = Eval()
+CURRENT: Final[ContextVar[Handler]] = ContextVar("tracefx_handler", default=ROOT)
+H = TypeVar("H", bound=Handler)
+
+
+def current() -> Handler:
+    """The handler that gives operations their meaning here."""
+    return CURRENT.get()
+
+
+@final
+class handling(Generic[H]):
+    """Make `handler` current in a block: `with handling(Count(current())) as h: ...`.
+
+    On leaving, what was current before is current again. If another handler has become current meanwhile and was not
+    taken off (a generator suspended inside its own `with`, say), nothing is changed and `HandlerStateError` names both.
+    """
+
+    __slots__ = ("_handler", "_outer")
+
+    def __init__(self, handler: H) -> None:
+        self._handler = handler
+
+    def __enter__(self) -> H:
+        self._outer = CURRENT.get()
+        CURRENT.set(self._handler)
+        return self._handler
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        now = CURRENT.get()
+        if now is not self._handler:
+            raise HandlerStateError(
+                f"leaving a block that made {self._handler.title} current, but {now.title} is current: "
+                "blocks must be left in the reverse order of entering them (was one entered in a generator?)"
+            )
+        CURRENT.set(self._outer)
+
+
+def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
+    """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
+    values = [a if type(a) is ConcreteArray or type(a) is Literal else as_value(a) for a in args]
+    return CURRENT.get().bind(prim, values)
+
+
+def bind1(prim: Primitive, *args: ArrayLike) -> Array:
+    """`bind` for operations with one output, as an array."""
+    (out,) = bind(prim, *args)
+    return out if isinstance(out, Array) else as_array(out)
+
+
+def as_array(x: ArrayLike) -> Array:
+    """`x` as an array; a literal becomes a concrete array without axes.
+
+    >>> as_array(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    value = as_value(x)
+    return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
+
+
+def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
+    """Handle an operation by the smaller ones it is made of."""
+    token = CURRENT.set(handler)
+    try:
+        return prim.expand(*args)
+    finally:
+        CURRENT.reset(token)
+
+
+def escaped(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
+    """The error for a tracer whose handler is not on the chain of the one that met it."""
+    home = tracer.handler
+    message = (
+        f"{tracer} was made by {home.title}{at(tracer.source)} and turned up {where}, where "
+        f"the handlers are {' on '.join(h.title for h in handler.chain())}. "
+    )
+    if home.thread != threading.get_ident():
+        return EscapedTracerError(
+            message + "It was made in another thread, and a new thread starts outside all transformations: start it "
+            "with `contextvars.copy_context().run` as its target to pass the transformations on."
+        )
+    return EscapedTracerError(
+        message + "A tracer is good only while the transformed function runs: return it from the function instead of "
+        "storing it in a variable, attribute or container outside."
+    )

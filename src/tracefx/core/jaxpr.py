@@ -1,0 +1,197 @@
+"""Jaxprs: programs as immutable values, compared by content."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeAlias, TypeVar, cast, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import Self, override
+
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.effects import Effects
+from tracefx.core.equality import strict
+from tracefx.core.handler import CURRENT
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.source import Provenance
+from tracefx.core.values import ConcreteArray, Value
+
+R = TypeVar("R")
+
+
+@final
+@frozen
+class Var:
+    """A variable is its number and its type, so equal programs are equal values. Numbers are dense in a jaxpr."""
+
+    index: int
+    aval: ShapedArray
+
+
+Atom: TypeAlias = Var | Literal
+
+
+@final
+@frozen
+class Eqn:
+    """`outs = prim inputs`; where it was written takes no part in equality."""
+
+    prim: Primitive = field(eq=strict)
+    inputs: tuple[Atom, ...]
+    outs: tuple[Var, ...]
+    source: Provenance | None = field(default=None, eq=False, repr=False)
+
+
+@final
+class Memo:
+    """Results derived from one jaxpr object: its transformed versions, its executable. Dies with the object.
+
+    Neither compared nor pickled. Two threads may compute the same result; one of the two is kept.
+    """
+
+    __slots__ = ("_results",)
+
+    def __init__(self) -> None:
+        self._results: dict[Hashable, object] = {}
+
+    def get(self, key: Hashable, compute: Callable[[], R]) -> R:
+        found = self._results.get(key, self)
+        if found is self:
+            found = self._results.setdefault(key, compute())
+        return cast(R, found)
+
+    @override
+    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
+        return Memo, ()
+
+
+@final
+@frozen(cache_hash=True)
+class Jaxpr:
+    """A program: types of constants and inputs, equations in order, outputs.
+
+    `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
+    """
+
+    constvars: tuple[Var, ...]
+    invars: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outs: tuple[Atom, ...]
+    memo: Memo = field(factory=Memo, eq=False, repr=False, init=False)
+
+    @property
+    def in_avals(self) -> tuple[ShapedArray, ...]:
+        return tuple([v.aval for v in self.invars])
+
+    @property
+    def out_avals(self) -> tuple[ShapedArray, ...]:
+        return tuple([a.aval for a in self.outs])
+
+    @property
+    def effects(self) -> Effects:
+        """What its equations do or need beside computing."""
+        return self.memo.get("effects", lambda: frozenset().union(*[e.prim.effects for e in self.eqns]))
+
+    @property
+    def var_count(self) -> int:
+        """One more than the largest index of a variable."""
+        return self.memo.get("var_count", self._count_vars)
+
+    def _count_vars(self) -> int:
+        indices = [v.index for v in self.constvars + self.invars]
+        indices += [v.index for eqn in self.eqns for v in eqn.outs]
+        return max(indices, default=-1) + 1
+
+    def closed(self) -> Jaxpr:
+        """The same program with its constants as leading inputs."""
+        return evolve(self, constvars=(), invars=self.constvars + self.invars) if self.constvars else self
+
+
+@final
+@frozen(eq=False)
+class ClosedJaxpr:
+    """A jaxpr with the constants it was traced with. Constants compare by type and bytes."""
+
+    jaxpr: Jaxpr
+    consts: tuple[Value, ...]
+
+    @property
+    def in_avals(self) -> tuple[ShapedArray, ...]:
+        return self.jaxpr.in_avals
+
+    @property
+    def out_avals(self) -> tuple[ShapedArray, ...]:
+        return self.jaxpr.out_avals
+
+    @property
+    def eqns(self) -> tuple[Eqn, ...]:
+        return self.jaxpr.eqns
+
+    @property
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClosedJaxpr):
+            return NotImplemented
+        return self.jaxpr == other.jaxpr and list(map(_content, self.consts)) == list(map(_content, other.consts))
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self.jaxpr, *map(_content, self.consts)))
+
+
+def _content(const: Value) -> Hashable:
+    if isinstance(const, Literal):
+        return const
+    if isinstance(const, ConcreteArray):
+        return (const.aval, const.numpy().tobytes())
+    return id(const)
+
+
+class CarriesJaxprs:
+    """A capability: the operation has bodies. Generic code reaches them here."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        """The bodies, none of which has constvars."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
+        """The same operation with other bodies of the same types."""
+        raise NotImplementedError
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
+    """Run a program under the current handler: evaluating, differentiating and staging it are all this call."""
+    if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
+        raise TypeError(
+            f"a jaxpr of inputs ({show_avals(jaxpr.in_avals)}) and {len(jaxpr.constvars)} constants was given "
+            f"{len(args)} arguments and {len(consts)} constants"
+        )
+    handler = CURRENT.get()
+    env: list[Value | None] = [None] * jaxpr.var_count
+    for v, x in zip(jaxpr.constvars, consts, strict=True):
+        env[v.index] = x
+    for v, x in zip(jaxpr.invars, args, strict=True):
+        env[v.index] = x
+
+    def read(atom: Atom) -> Value:
+        if type(atom) is Literal:
+            return atom
+        assert type(atom) is Var
+        value = env[atom.index]
+        assert value is not None, atom
+        return value
+
+    for eqn in jaxpr.eqns:
+        outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
+        for v, x in zip(eqn.outs, outs, strict=True):
+            env[v.index] = x
+    return [read(a) for a in jaxpr.outs]

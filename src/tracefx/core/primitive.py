@@ -1,0 +1,189 @@
+"""Operations as values: an instance is one application's parameters, its class holds all of its rules.
+
+A subclass declares parameters as attrs fields (`@frozen(eq=False)`) and names in its bases what it can do:
+
+    @frozen(eq=False)
+    class Scale(Primitive, Differentiable, Batchable, Lowerable):
+        name = "scale"
+        factor: float
+        ...
+
+A rule that isn't there is reported by `MissingRuleError` when it is needed, not before.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Protocol, TypeAlias, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import NO_EFFECTS, Effects
+from tracefx.core.equality import strict
+from tracefx.core.errors import MissingRuleError
+from tracefx.core.values import ConcreteArray, Value, to_numpy
+
+# ------------------------------------------------------------------ what rules speak of
+
+
+@final
+@frozen
+class Zero:
+    """A tangent or cotangent known to be zero: no array of zeros is made for it."""
+
+    aval: ShapedArray
+
+
+@final
+@frozen
+class Linear:
+    """Stands, in a transpose rule, for an operand the operation is linear in: its type is known, its value isn't."""
+
+    aval: ShapedArray
+
+
+Tangent: TypeAlias = Value | Zero
+
+
+@final
+@frozen
+class MappedAxis:
+    """The axis that batching adds: its size, and the name that collectives call it by."""
+
+    size: int
+    name: Hashable = None
+
+
+class Recorder(Protocol):
+    """What partial evaluation offers to an operation's `partial_eval` rule."""
+
+    def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Put the operation off: it becomes an equation of the unknown half."""
+        ...
+
+    def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Bind the operation, whose operands are all known, at once."""
+        ...
+
+
+# ------------------------------------------------------------------ operations
+
+
+@frozen(eq=False)
+class Primitive:
+    """One operation. Compared by class and parameters, `1`, `1.0` and `True` being three different parameters."""
+
+    name: ClassVar[str]
+
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        """Compute now, with NumPy."""
+        raise missing(self, "impl", "define impl(self, *args: numpy arrays)")
+
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        """The types of the outputs; raises `TypeError` or `ValueError` where the operands don't fit."""
+        raise missing(self, "abstract_eval", "define abstract_eval(self, *avals)")
+
+    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        """Split the operation where only some operands are known. Most are simply put off."""
+        return recorder.record(self, args)
+
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        """`impl` on values. Families override this where they know the output's type without asking."""
+        arrays = [to_numpy(a) for a in args]
+        if type(self).abstract_eval is Primitive.abstract_eval:
+            return [ConcreteArray(ShapedArray(o.shape, o.dtype), o) for o in map(np.asarray, self.impl(*arrays))]
+        avals = self.abstract_eval(*[a.aval for a in args])
+        return [
+            ConcreteArray(aval, _checked(self, aval, np.asarray(out)))
+            for aval, out in zip(avals, self.impl(*arrays), strict=True)
+        ]
+
+    @property
+    def effects(self) -> Effects:
+        return NO_EFFECTS
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and strict(self) == strict(other))
+
+    @override
+    def __hash__(self) -> int:
+        return hash(strict(self))
+
+
+def _checked(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
+    if out.shape != aval.shape or out.dtype != aval.dtype:
+        raise TypeError(
+            f"{type(prim).__name__}.impl gave {ShapedArray(out.shape, out.dtype)} where abstract_eval says {aval}"
+        )
+    return out
+
+
+def missing(prim: Primitive, rule: str, remedy: str) -> MissingRuleError:
+    return MissingRuleError(f"primitive {prim.name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
+
+
+# ------------------------------------------------------------------ capabilities
+
+
+class Differentiable:
+    """Has a forward-mode derivative."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        """Outputs and their tangents. At least one tangent is no `Zero`."""
+        raise NotImplementedError
+
+
+class Transposable:
+    """Is linear in some operands, and knows the transpose of that linear map."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        """Cotangents of the `Linear` operands from those of the outputs; `None` for the other operands."""
+        raise NotImplementedError
+
+
+class Batchable:
+    """Can be applied along one more axis at once."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        """Outputs for a whole batch, and where in each the batch axis is. `dims` says where the operands have it."""
+        raise NotImplementedError
+
+
+class Lowerable:
+    """Can be compiled."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        """Build the operation in StableHLO."""
+        raise NotImplementedError
+
+
+class Expandable:
+    """Is defined by smaller operations; every handler without a rule of its own falls back to them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def expand(self, *args: Value) -> Sequence[Value]:
+        """The same computation in other operations."""
+        raise NotImplementedError

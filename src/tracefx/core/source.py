@@ -1,0 +1,111 @@
+"""Provenance: which line of the user's code an operation comes from. Captured cheaply, resolved late."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Final, final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+_PACKAGE: Final = str(Path(__file__).parent.parent) + "/"
+_SCOPE: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
+
+
+@final
+@frozen
+class Place:
+    """A place in the user's code, and the `named_scope`s around it."""
+
+    file: str
+    line: int
+    function: str
+    scope: tuple[str, ...] = ()
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+@final
+@frozen(eq=False)
+class Source:
+    """A place not yet resolved: a code object and how far into it the frame had come."""
+
+    code: CodeType = field(repr=False)
+    lasti: int
+    scope: tuple[str, ...]
+
+    def place(self) -> Place:
+        return Place(self.code.co_filename, _line(self.code, self.lasti), self.code.co_qualname, self.scope)
+
+    @override
+    def __reduce__(self) -> tuple[type[Place], tuple[str, int, str, tuple[str, ...]]]:
+        place = self.place()
+        return Place, (place.file, place.line, place.function, place.scope)
+
+    @override
+    def __str__(self) -> str:
+        return str(self.place())
+
+
+Provenance = Source | Place
+
+
+def _line(code: CodeType, lasti: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= lasti < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def _user_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGE):
+            yield frame
+        frame = frame.f_back
+
+
+def here() -> Source | None:
+    """The innermost frame outside tracefx, as it stands now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return Source(code, frame.f_lasti, _SCOPE.get())
+        frame = frame.f_back
+    return None
+
+
+def at(source: Provenance | None) -> str:
+    """` at file:line (function)`, or nothing where the place is unknown: to end a sentence with."""
+    return "" if source is None else f" at {source}"
+
+
+@final
+class named_scope:
+    """Name the operations bound inside: the name reaches error messages and the compiled program's metadata.
+
+    >>> with named_scope("encoder"):
+    ...     pass
+    """
+
+    __slots__ = ("_before", "_name")
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope needs a string, got {name!r}")
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._before = _SCOPE.get()
+        _SCOPE.set((*self._before, self._name))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _SCOPE.set(self._before)

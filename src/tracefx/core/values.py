@@ -1,0 +1,134 @@
+"""Values: what operations take and give, and how Python's and NumPy's numbers become them."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, TypeAlias, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import ConcretizationError
+from tracefx.core.literal import Literal, Scalar
+
+Value: TypeAlias = Array | Literal
+
+
+class Buffer(Protocol):
+    """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
+
+    def __array__(self) -> NDArray:
+        """The numbers, without a copy where the device's memory is the host's. Waits for them."""
+        ...
+
+
+@final
+class ConcreteArray(Array):
+    """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for."""
+
+    __slots__ = ("__weakref__", "_buffer", "_host", "aval")
+    aval: ShapedArray  # a slot in place of the property, since every dispatch reads it
+
+    def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
+        self.aval = aval
+        self._host = host
+        self._buffer = buffer
+
+    def numpy(self) -> NDArray:
+        """The numbers as a NumPy array; not to be written to."""
+        if self._host is None:
+            assert self._buffer is not None
+            self._host = self._buffer.__array__()
+        return self._host
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The device buffer, if there is one yet."""
+        return self._buffer
+
+    def adopt(self, buffer: Buffer) -> None:
+        """Keep the device buffer that a first use made, and let the host memory go: the buffer can be read in place."""
+        self._buffer = buffer
+        self._host = None
+
+    @override
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        host = self.numpy()
+        if host.flags.writeable:
+            host = host.view()
+            host.flags.writeable = False
+        return host
+
+    def block_until_ready(self) -> ConcreteArray:
+        """Wait until the numbers are there; errors of the computation that makes them are raised here."""
+        self.numpy()
+        return self
+
+    @override
+    def __repr__(self) -> str:
+        body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
+        weak = ", weak_type=True" if self.aval.weak_type else ""
+        return f"Array({body}, dtype={self.aval.dtype}{weak})"
+
+    @override
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+
+_PYTHON: Final = frozenset({bool, int, float, complex})
+
+
+def as_value(x: ArrayLike, what: str = "argument") -> Value:
+    """`x` as a value with a type. This is where settings are read: numbers narrow to 32 bits unless x64 is on.
+
+    A Python scalar becomes a weakly typed literal, a NumPy scalar a literal of its dtype, a NumPy array an array
+    (copied if it can be written to). Anything else is a `TypeError`.
+    """
+    kind = type(x)
+    if kind is ConcreteArray or kind is Literal:
+        return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
+    if kind in _PYTHON:
+        return Literal(x, ShapedArray((), dtypes.scalar_dtype(kind), kind is not bool))  # type: ignore[arg-type]  # narrowed as above
+    if isinstance(x, Array | Literal):
+        return x
+    if isinstance(x, np.generic):
+        dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
+        scalar: Scalar = x.item()
+        return Literal(scalar, ShapedArray((), dtype))
+    if isinstance(x, np.ndarray):
+        return from_numpy(x)
+    raise TypeError(
+        f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}; "
+        "turn sequences into arrays with tracefx.numpy.asarray"
+    )
+
+
+def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
+    """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
+    dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype)) if dtype is None else dtype
+    if x.flags.writeable or x.dtype != dtype or x.base is not None:
+        x = x.astype(dtype, order="C", copy=True)
+        x.flags.writeable = False
+    return ConcreteArray(ShapedArray(x.shape, dtype), x)
+
+
+def get_aval(x: ArrayLike) -> ShapedArray:
+    """The type of anything that can be an argument.
+
+    >>> get_aval(2.0)
+    f32[]*
+    """
+    return as_value(x).aval
+
+
+def to_numpy(x: Value) -> NDArray:
+    """The numbers of a literal or concrete array."""
+    if type(x) is ConcreteArray:
+        return x.numpy()
+    if type(x) is Literal:
+        return x.numpy()
+    assert isinstance(x, Array)
+    return x.concrete(ConcretizationError)
