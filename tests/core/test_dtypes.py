@@ -1,0 +1,390 @@
+"""Dtypes against JAX's names and limits, and the settings that decide the default ones."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax._src import core as jax_core
+from jax._src import dtypes as jax_dtypes
+
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType, Kind, as_dtype
+from tracefx.core.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
+# What JAX has and StableHLO, or what people compute with, has not.
+LEFT_TO_JAX: Final = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "StringDType128"}
+
+
+def _name(dtype: DType) -> str:
+    return dtypes.short_name(dtype)
+
+
+# ------------------------------------------------------------------ names and kinds
+
+
+def test_the_dtypes_are_jaxs() -> None:
+    jaxs = {d for d in map(np.dtype, jax_dtypes._jax_dtype_set) if d.name not in LEFT_TO_JAX}
+    assert jaxs == set(dtypes.ALL_DTYPES)
+
+
+def test_float0_is_jaxs() -> None:
+    assert dtypes.float0 == jax.dtypes.float0
+    assert hash(dtypes.float0) == hash(jax.dtypes.float0)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL_DTYPES, ids=_name)
+def test_short_name(dtype: DType) -> None:
+    printed = jax_core.ShapedArray((), dtype).str_short(short_dtypes=True)
+    assert dtypes.short_name(dtype) + "[]" == printed
+    assert dtypes.from_short_name(dtypes.short_name(dtype)) is dtype
+
+
+def test_from_short_name_of_another_name() -> None:
+    with pytest.raises(ValueError, match="'float32' names no dtype; the short names are bool, i2"):
+        dtypes.from_short_name("float32")
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=_name)
+def test_predicates_and_bits(dtype: DType) -> None:
+    def under(abstract: Any) -> bool:
+        return bool(jnp.issubdtype(dtype, abstract))
+
+    assert dtypes.is_bool(dtype) == under(np.bool_)
+    assert dtypes.is_integer(dtype) == under(np.integer)
+    assert dtypes.is_signed(dtype) == under(np.signedinteger)
+    assert dtypes.is_float(dtype) == under(np.floating)
+    assert dtypes.is_complex(dtype) == under(np.complexfloating)
+    assert dtypes.is_inexact(dtype) == under(np.inexact)
+    assert dtypes.itemsize_bits(dtype) == jax_dtypes.itemsize_bits(dtype)
+    assert dtypes.tangent_dtype(dtype) == jax_core.primal_dtype_to_tangent_dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("kind", "predicate"),
+    [
+        (Kind.BOOL, dtypes.is_bool),
+        (Kind.SIGNED, dtypes.is_signed),
+        (Kind.UNSIGNED, lambda d: dtypes.is_integer(d) and not dtypes.is_signed(d)),
+        (Kind.FLOAT, dtypes.is_float),
+        (Kind.COMPLEX, dtypes.is_complex),
+        (Kind.FLOAT0, lambda d: d == dtypes.float0),
+    ],
+)
+def test_kind_agrees_with_the_predicates(kind: Kind, predicate: Callable[[DType], bool]) -> None:
+    assert {d for d in dtypes.ALL_DTYPES if dtypes.kind(d) is kind} == {d for d in dtypes.ALL_DTYPES if predicate(d)}
+
+
+def test_float0_is_nothing_else() -> None:
+    assert not dtypes.is_inexact(dtypes.float0)
+    assert not dtypes.is_integer(dtypes.float0)
+    assert dtypes.itemsize_bits(dtypes.float0) == 0
+    assert dtypes.tangent_dtype(dtypes.float0) == dtypes.float0
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=_name)
+def test_limits(dtype: DType) -> None:
+    if dtypes.is_inexact(dtype):
+        for limit in ("bits", "eps", "max", "min", "tiny"):
+            assert getattr(dtypes.finfo(dtype), limit) == getattr(jnp.finfo(dtype), limit)
+    elif dtypes.is_integer(dtype):
+        for limit in ("bits", "max", "min"):
+            assert getattr(dtypes.iinfo(dtype), limit) == getattr(jnp.iinfo(dtype), limit)
+    if not dtypes.is_inexact(dtype):
+        with pytest.raises(TypeError, match=f"finfo .* got {dtype}"):
+            dtypes.finfo(dtype)
+    if not dtypes.is_integer(dtype):
+        with pytest.raises(TypeError, match=f"iinfo .* got {dtype}"):
+            dtypes.iinfo(dtype)
+
+
+def test_real_dtype() -> None:
+    for dtype in NUMBERS:
+        expected = np.zeros((), dtype).real.dtype if dtypes.is_complex(dtype) else dtype
+        assert dtypes.real_dtype(dtype) == expected
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        dtypes.short_name,
+        dtypes.kind,
+        dtypes.itemsize_bits,
+        dtypes.tangent_dtype,
+        dtypes.real_dtype,
+        dtypes.finfo,
+        dtypes.iinfo,
+    ],
+)
+def test_unsupported_dtypes_are_refused_by_name(function: Callable[[DType], object]) -> None:
+    with pytest.raises(TypeError, match="complex32"):
+        function(np.dtype(ml_dtypes.complex32))
+
+
+# ------------------------------------------------------------------ as_dtype
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=_name)
+def test_as_dtype_of_each_spelling(dtype: DType) -> None:
+    for spelling in (dtype, dtype.type, dtype.name, getattr(jnp, dtype.name)):
+        assert as_dtype(spelling) is dtype
+
+
+@pytest.mark.parametrize("x", ["f4", "<f8", "int", "longlong", np.longlong, np.dtype("f4", metadata={"unit": "m"})])
+def test_as_dtype_gives_the_one_dtype_that_numpys_spelling_means(x: Any) -> None:
+    assert any(as_dtype(x) is dtype for dtype in NUMBERS)
+    assert as_dtype(x) == np.dtype(x)
+
+
+@pytest.mark.parametrize("scalar", [bool, int, float, complex])
+@pytest.mark.parametrize("x64", [False, True])
+def test_python_types_mean_the_default_dtypes(scalar: type[complex], x64: bool) -> None:
+    with enable_x64(x64), jax.enable_x64(x64):
+        assert as_dtype(scalar) == dtypes.scalar_dtype(scalar) == jax.dtypes.result_type(scalar)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_defaults_and_narrowing(x64: bool) -> None:
+    with enable_x64(x64), jax.enable_x64(x64):
+        assert dtypes.default_int() == jax_dtypes.default_int_dtype()
+        assert dtypes.default_uint() == jax_dtypes.default_uint_dtype()
+        assert dtypes.default_float() == jax_dtypes.default_float_dtype()
+        assert dtypes.default_complex() == jax_dtypes.default_complex_dtype()
+        for dtype in dtypes.ALL_DTYPES:
+            assert dtypes.canonicalize(dtype) == jax.dtypes.canonicalize_dtype(dtype)
+            assert as_dtype(dtype) is dtype
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        None,
+        3,
+        1.5,
+        str,
+        object,
+        list,
+        "datetime64[s]",
+        "U5",
+        "no such dtype",
+        np.dtype([("x", np.float32)]),
+        {"names": ["x"], "formats": ["f4"]},
+        [("x", "f4")],
+        np.dtype(("f4", (2,))),
+        np.void,
+        np.floating,
+        np.longdouble,
+        ml_dtypes.complex32,
+        np.zeros(2, np.float32),
+    ],
+    ids=repr,
+)
+def test_as_dtype_refuses_what_no_array_can_hold(x: Any) -> None:
+    with pytest.raises(TypeError, match=r"out_dtype=.*Supported are bool, int2, .*float0"):
+        as_dtype(x, "out_dtype")
+
+
+def test_as_dtype_says_what_to_write() -> None:
+    with pytest.raises(TypeError, match="Write 'bfloat16'"):
+        as_dtype("bf16")
+    swapped = np.dtype("f4").newbyteorder()
+    with pytest.raises(TypeError, match=r"astype\('float32'\)"):
+        as_dtype(swapped)
+
+
+def test_scalar_dtype_takes_only_pythons_types() -> None:
+    with pytest.raises(TypeError, match="float64"):
+        dtypes.scalar_dtype(np.float64)
+
+
+# ------------------------------------------------------------------ settings
+
+
+def x64() -> bool:
+    """A call, since type checkers take a property to stay what an assertion found."""
+    return X64.value
+
+
+def jit_disabled() -> bool:
+    return DISABLE_JIT.value
+
+
+def test_overrides_nest_and_restore() -> None:
+    assert not x64()
+    with enable_x64():
+        assert x64()
+        with enable_x64(False):
+            assert not x64()
+            with enable_x64():
+                assert x64()
+            assert not x64()
+        assert x64()
+    assert not x64()
+    with disable_jit():
+        assert jit_disabled()
+        assert not x64()
+    assert not jit_disabled()
+
+
+def test_an_exception_restores() -> None:
+    with pytest.raises(KeyError), enable_x64():
+        raise KeyError
+    assert not x64()
+
+
+def test_leaving_out_of_order_raises_and_touches_nothing() -> None:
+    outer, inner = enable_x64(), enable_x64(False)
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        outer.__exit__(None, None, None)
+    assert not x64()
+    inner.__exit__(None, None, None)
+    assert x64()
+    outer.__exit__(None, None, None)
+    assert not x64()
+
+
+def test_leaving_twice_or_without_entering_raises() -> None:
+    override = enable_x64()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        override.__exit__(None, None, None)
+    with override:
+        pass
+    with pytest.raises(RuntimeError, match="reverse order"):
+        override.__exit__(None, None, None)
+    assert not x64()
+
+
+def test_an_override_can_be_used_again_but_not_within_itself() -> None:
+    override = enable_x64()
+    for _ in range(2):
+        with override:
+            with pytest.raises(RuntimeError, match="already in force"):
+                override.__enter__()
+            assert x64()
+        assert not x64()
+
+
+def test_a_generator_left_inside_an_override_does_not_disturb_another() -> None:
+    def inside() -> Generator[bool]:
+        with enable_x64(False):
+            yield x64()
+
+    def run() -> None:
+        generator = inside()
+        assert not next(generator)
+        with enable_x64():
+            with pytest.raises(RuntimeError, match="reverse order"):
+                generator.close()
+            assert x64()
+        assert not x64()
+
+    contextvars.copy_context().run(run)  # in which what the generator left behind stays
+    assert not x64()
+
+
+def test_threads_start_from_the_default_and_keep_their_own() -> None:
+    seen: dict[str, bool] = {}
+    entered, leave = threading.Event(), threading.Event()
+
+    def run() -> None:
+        seen["start"] = x64()
+        with disable_jit():
+            entered.set()
+            leave.wait(10)
+            seen["own"] = jit_disabled()
+
+    with enable_x64():
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert entered.wait(10)
+        assert not jit_disabled()
+        leave.set()
+        thread.join()
+    assert seen == {"start": False, "own": True}
+
+
+def test_a_copied_context_sees_the_override_and_cannot_leave_it() -> None:
+    override = enable_x64()
+    with override:
+        copied = contextvars.copy_context()
+        assert copied.run(x64)
+        with pytest.raises(RuntimeError, match="another context entered it"):
+            copied.run(override.__exit__, None, None, None)
+        assert x64()
+    assert not x64()
+    assert copied.run(x64)
+
+
+@pytest.mark.parametrize("bad", [1, None, "on", np.True_])
+def test_helpers_take_bools(bad: Any) -> None:
+    with pytest.raises(TypeError, match="enable_x64 takes True or False"):
+        enable_x64(bad)
+    with pytest.raises(TypeError, match="disable_jit takes True or False"):
+        disable_jit(bad)
+
+
+def test_a_setting_reads_its_variable_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEFX_TEST_SETTING", "12")
+    setting = Setting("test", "TRACEFX_TEST_SETTING", int, 3)
+    monkeypatch.setenv("TRACEFX_TEST_SETTING", "13")
+    assert setting.value == 12
+    with setting.override(4):
+        assert setting.value == 4
+    assert setting.value == 12
+    monkeypatch.delenv("TRACEFX_TEST_SETTING")
+    assert Setting("test", "TRACEFX_TEST_SETTING", int, 3).value == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", True), ("TRUE", True), ("yes", True), (" on ", True), ("0", False), ("False", False)]
+)
+def test_parse_bool(text: str, value: bool) -> None:
+    assert parse_bool(text) is value
+
+
+def _in_a_process_with(variable: str, text: str) -> subprocess.CompletedProcess[str]:
+    program = (
+        "from tracefx.core import dtypes, settings;"
+        "print(dtypes.default_float(), settings.X64.value, settings.DISABLE_JIT.value)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), variable: text}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "printed"),
+    [
+        ("TRACEFX_ENABLE_X64", "1", "float64 True False"),
+        ("TRACEFX_ENABLE_X64", "off", "float32 False False"),
+        ("TRACEFX_DISABLE_JIT", "true", "float32 False True"),
+    ],
+)
+def test_the_environment_gives_the_default(variable: str, text: str, printed: str) -> None:
+    result = _in_a_process_with(variable, text)
+    assert result.stdout.strip() == printed, result.stderr
+
+
+def test_a_bad_environment_is_named() -> None:
+    result = _in_a_process_with("TRACEFX_ENABLE_X64", "maybe")
+    assert result.returncode != 0
+    assert (
+        "ValueError: environment variable TRACEFX_ENABLE_X64='maybe': allowed are 1, true, yes, on, 0" in result.stderr
+    )

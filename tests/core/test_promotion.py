@@ -1,0 +1,149 @@
+"""Promotion against JAX's, over weak and strong types, with and without x64."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax._src import dtypes as jax_dtypes
+from jax._src.lax.lax import _convert_element_type
+
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.errors import TypePromotionError
+from tracefx.core.promotion import promote, promote_types
+from tracefx.core.settings import enable_x64
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+Type: TypeAlias = tuple[DType, bool]
+
+STRONG: Final = tuple((dtype, False) for dtype in dtypes.ALL_DTYPES if dtype != dtypes.float0)
+WEAK: Final = tuple((dtype, True) for dtype, _ in STRONG)
+# One type from each corner of the order, for the triples.
+CORNERS: Final = tuple(
+    (dtypes.from_short_name(name.removeprefix("weak ")), name.startswith("weak "))
+    for name in (
+        *("bool", "u8", "u32", "u64", "i8", "i32", "i64", "i4", "f8_e4m3fn", "bf16", "f16", "f32", "c64"),
+        *("weak bool", "weak i32", "weak u64", "weak f32", "weak f64", "weak c64"),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[Type, jax.Array]:
+    """An array of each type. JAX narrows the dtype of anything else that it is asked about."""
+    with jax.enable_x64(True):
+        return {
+            (dtype, weak): _convert_element_type(jnp.zeros((), dtype), dtype, weak_type=weak)
+            for dtype, weak in STRONG + WEAK
+        }
+
+
+def ours(types: Sequence[Type]) -> Type | None:
+    try:
+        return promote(types)
+    except TypePromotionError:
+        return None
+
+
+def jaxs(types: Iterable[Type], arrays: dict[Type, jax.Array]) -> Type | None:
+    try:
+        dtype, weak = jax_dtypes.lattice_result_type(*(arrays[each] for each in types))
+    except jax_dtypes.TypePromotionError:
+        return None
+    return dtype, bool(weak)
+
+
+def test_the_oracles_arrays_are_what_they_should_be(arrays: dict[Type, jax.Array]) -> None:
+    for (dtype, weak), array in arrays.items():
+        assert (array.dtype, array.weak_type) == (dtype, weak)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_pairs(x64: bool, arrays: dict[Type, jax.Array]) -> None:
+    with enable_x64(x64), jax.enable_x64(x64):
+        for pair in itertools.product(STRONG + WEAK, repeat=2):
+            assert ours(pair) == jaxs(pair, arrays), pair
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_triples(x64: bool, arrays: dict[Type, jax.Array]) -> None:
+    with enable_x64(x64), jax.enable_x64(x64):
+        for triple in itertools.product(CORNERS, repeat=3):
+            assert ours(triple) == jaxs(triple, arrays), triple
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_result_type_with_python_scalars(x64: bool, arrays: dict[Type, jax.Array]) -> None:
+    with enable_x64(x64), jax.enable_x64(x64):
+        for each, scalar in itertools.product(STRONG, (bool, int, float, complex)):
+            both = (each, (dtypes.scalar_dtype(scalar), True))
+            try:
+                expected = jax.dtypes.result_type(arrays[each], scalar)
+            except jax_dtypes.TypePromotionError:
+                assert ours(both) is None, both
+            else:
+                assert promote(both)[0] == expected, both
+
+
+def test_one_type_alone_keeps_its_weakness_unless_bool(arrays: dict[Type, jax.Array]) -> None:
+    for each in STRONG + WEAK:
+        assert ours([each]) == jaxs([each], arrays), each
+        assert ours([each] * 3) == jaxs([each] * 3, arrays), each
+
+
+def test_promote_types_is_promotion_of_strong_types() -> None:
+    for (a, _), (b, _) in itertools.product(STRONG, repeat=2):
+        expected = ours([(a, False), (b, False)])
+        if expected is None:
+            with pytest.raises(TypePromotionError):
+                promote_types(a, b)
+        else:
+            assert promote_types(a, b) == expected[0]
+
+
+def test_x64_decides_only_what_is_made_up() -> None:
+    assert promote_types(dtypes.uint32, dtypes.int8) == dtypes.int32
+    assert promote_types(dtypes.float64, dtypes.float32) == dtypes.float64
+    assert promote([(dtypes.uint64, False), (dtypes.int64, False)]) == (dtypes.float32, True)
+    with enable_x64():
+        assert promote_types(dtypes.uint32, dtypes.int8) == dtypes.int64
+        assert promote([(dtypes.uint64, False), (dtypes.int64, False)]) == (dtypes.float64, True)
+    assert promote_types(dtypes.uint32, dtypes.int8) == dtypes.int32
+
+
+@pytest.mark.parametrize("base", [TypeError, ValueError])
+def test_the_error_is_both_builtins_and_says_what_to_do(base: type[Exception]) -> None:
+    with pytest.raises(base, match=r"float8_e4m3fn and bfloat16 .*x\.astype\('bfloat16'\)"):
+        promote_types(dtypes.float8_e4m3fn, dtypes.bfloat16)
+    with pytest.raises(base, match=r"weak float32 and int4 .*x\.astype\('float32'\)"):
+        promote([(dtypes.float32, True), (dtypes.int4, False)])
+    with pytest.raises(base, match=r"int4 and uint4 .*x\.astype\('float32'\)"):
+        promote_types(dtypes.int4, dtypes.uint4)
+
+
+def test_float0_meets_only_itself() -> None:
+    assert promote_types(dtypes.float0, np.dtype([("float0", np.void, 0)])) == dtypes.float0
+    assert promote([(dtypes.float0, False)]) == (dtypes.float0, False)
+    with pytest.raises(TypePromotionError, match=r"float0 and float32 .*leave it out"):
+        promote_types(dtypes.float0, dtypes.float32)
+
+
+def test_an_unsupported_dtype_is_named() -> None:
+    with pytest.raises(TypeError, match="complex32"):
+        promote_types(np.dtype(ml_dtypes.complex32), dtypes.float32)
+
+
+def test_no_operands() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        promote([])
