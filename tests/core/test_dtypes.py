@@ -1,7 +1,7 @@
 """Dtypes against JAX's names and limits, and the settings that decide the default ones."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude=jax
+# jax and ml_dtypes leave some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax, ml_dtypes"
 
 from __future__ import annotations
 
