@@ -1,11 +1,6 @@
-"""Trees of containers with arrays at the leaves, flattened and rebuilt by the C++ module that jaxlib ships.
+"""Trees of containers with arrays at the leaves: flattened, rebuilt, mapped over, and registered types of nodes.
 
-tracefx has a registry of its own. jaxlib's default registry belongs to jax, which registers types there when it is
-imported and fails if they are there already: it is read here, never written. A type that some library registered
-there (through `jax.tree_util`) is adopted the first time one of its instances turns up as a leaf: it gets an entry
-here that asks jaxlib's default registry for its children.
-
-Which types are nodes is, by its nature, known to the whole process. `_NODES` holds it; nothing else here is mutable.
+`tree_nodes` says how this stands to jaxlib, whose C++ does the work, and to the types that jax knows.
 """
 
 from __future__ import annotations
@@ -14,283 +9,34 @@ import builtins
 import collections
 import dataclasses
 import functools
-import importlib
 import operator
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, Final, Generic, Self, TypeVar, cast, final, overload
 
 import attrs
 import numpy as np
-from attrs import field, frozen
-from typing_extensions import Self, override
+from attrs import frozen
 
-PyTree: TypeAlias = object
-"""Any value: a container that is a node with trees inside, or else a leaf."""
-
-IsLeaf: TypeAlias = Callable[[Any], bool]
-"""Says of a subtree that it is a leaf, whatever its type. (Its argument is `Any`, so that `def f(x: Array)` fits.)"""
+from tracefx.core.tree_nodes import NODES, one_level, type_name
+from tracefx.core.tree_nodes import IsLeaf as IsLeaf
+from tracefx.core.tree_nodes import PyTree as PyTree
+from tracefx.core.tree_nodes import TreeDef as TreeDef
+from tracefx.core.tree_paths import DictKey as DictKey
+from tracefx.core.tree_paths import FlattenedIndexKey as FlattenedIndexKey
+from tracefx.core.tree_paths import GetAttrKey as GetAttrKey
+from tracefx.core.tree_paths import KeyPath as KeyPath
+from tracefx.core.tree_paths import SequenceKey as SequenceKey
+from tracefx.core.tree_paths import keystr as keystr
+from tracefx.core.tree_structures import Difference as Difference
+from tracefx.core.tree_structures import TreeDescription as TreeDescription
+from tracefx.core.tree_structures import describe as describe
+from tracefx.core.tree_structures import first_difference as first_difference
+from tracefx.core.tree_structures import prefix_error
+from tracefx.core.tree_structures import require_same_structure as require_same_structure
 
 T = TypeVar("T")
 A = TypeVar("A")
 C = TypeVar("C", bound=type)
-
-
-# --- paths ------------------------------------------------------------------------------------------------------------
-
-
-@frozen
-class SequenceKey:
-    """Where a child stands in a list or tuple."""
-
-    idx: int
-
-    @override
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-
-@frozen
-class DictKey:
-    """The key of a child of a dict."""
-
-    key: object
-
-    @override
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@frozen
-class GetAttrKey:
-    """The attribute, or named tuple field, that holds a child."""
-
-    name: str
-
-    @override
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-@frozen
-class FlattenedIndexKey:
-    """The position of a child of a node whose type was registered without keys."""
-
-    key: int
-
-    @override
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
-KeyPath: TypeAlias = tuple[object, ...]
-"""The way from the root of a tree to one of its subtrees; its members are the four classes above, or a user's own."""
-
-
-def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "") -> str:
-    """The text of a path.
-
-    With `simple`, only the indices, keys and names themselves, which then want a `separator`.
-
-    >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("x"))
-    >>> keystr(path), keystr(path, simple=True, separator="/")
-    ("['w'][0].x", 'w/0/x')
-    """
-    return separator.join(builtins.map(_simple_text if simple else str, path))
-
-
-def _simple_text(key: object) -> str:
-    match key:
-        case SequenceKey(inner) | DictKey(inner) | GetAttrKey(inner) | FlattenedIndexKey(inner):
-            return str(inner)
-        case _:
-            return str(key)
-
-
-# --- what is used of jaxlib -------------------------------------------------------------------------------------------
-
-
-class TreeDef(Protocol):
-    """The structure of a tree without its leaves: hashable, compared by value, printed like the tree with `*` leaves.
-
-    The objects are jaxlib's own, because every call of a jitted function flattens and compares. They don't pickle;
-    `describe` gives a value that does.
-    """
-
-    @property
-    def num_leaves(self) -> int: ...
-    @property
-    def num_nodes(self) -> int: ...
-    # A rebuilt tree has the type its structure says when it runs; no annotation can.
-    def unflatten(self, leaves: Iterable[object], /) -> Any: ...
-    def flatten_up_to(self, tree: PyTree, /) -> list[object]: ...
-    def children(self) -> list[Self]: ...
-    def compose(self, inner: Self, /) -> Self: ...
-    def node_data(self) -> tuple[type, object] | None: ...
-
-
-class _Registry(Protocol):
-    def flatten(self, tree: PyTree, is_leaf: IsLeaf | None, /) -> tuple[list[object], TreeDef]: ...
-    def flatten_with_path(
-        self, tree: PyTree, is_leaf: Callable[[KeyPath, Any], bool] | None, /
-    ) -> tuple[list[tuple[KeyPath, object]], TreeDef]: ...
-    def flatten_one_level(self, tree: PyTree, /) -> tuple[Iterable[object], object] | None: ...
-    def flatten_one_level_with_keys(self, tree: PyTree, /) -> tuple[Iterable[tuple[object, object]], object] | None: ...
-    def is_node(self, type: type, /) -> bool: ...
-    def register_node(
-        self,
-        type: type,
-        flatten: Callable[[Any], tuple[Iterable[object], object]],
-        unflatten: Callable[[Any, tuple[Any, ...]], object],
-        flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[object, object]], object]] | None,
-        /,
-    ) -> object: ...
-    def register_dataclass_node(self, type: type, data: Sequence[str], meta: Sequence[str], /) -> object: ...
-
-
-class _TreeDefType(Protocol):
-    def from_node_data_and_children(
-        self, registry: _Registry, node_data: tuple[type, object] | None, children: Iterable[TreeDef], /
-    ) -> TreeDef: ...
-
-
-class _RegistryType(Protocol):
-    def __call__(self, *, enable_none: bool = True) -> _Registry: ...
-
-
-class _PytreeModule(Protocol):
-    @property
-    def PyTreeRegistry(self) -> _RegistryType: ...
-    @property
-    def PyTreeDef(self) -> _TreeDefType: ...
-    @property
-    def SequenceKey(self) -> type: ...
-    @property
-    def DictKey(self) -> type: ...
-    @property
-    def GetAttrKey(self) -> type: ...
-    @property
-    def FlattenedIndexKey(self) -> type: ...
-    def default_registry(self) -> _Registry: ...
-
-
-@final
-@frozen(eq=False)
-class _Native:
-    """jaxlib's pytree module with the registries used here."""
-
-    registry: _Registry
-    none_is_leaf: _Registry
-    default: _Registry  # jax's: read only
-    treedef_type: _TreeDefType
-    own_key: Mapping[type, Callable[[Any], object]]
-
-    def node(self, data: tuple[type, object] | None, children: Iterable[TreeDef]) -> TreeDef:
-        return self.treedef_type.from_node_data_and_children(self.registry, data, children)
-
-    def own_path(self, path: Iterable[object]) -> KeyPath:
-        """The path with jaxlib's keys, whose classes exist only once jaxlib is loaded, replaced by the ones above."""
-        return tuple([self.own_key.get(type(key), _same)(key) for key in path])
-
-
-def _same(key: object) -> object:
-    return key
-
-
-def _load() -> _Native:
-    # Not imported at the top: loading jaxlib takes longer than the whole of `import tracefx`, and programs that only
-    # compute eagerly never need it.
-    module = cast(_PytreeModule, importlib.import_module("jaxlib._jax.pytree"))
-    return _Native(
-        registry=module.PyTreeRegistry(),
-        none_is_leaf=module.PyTreeRegistry(enable_none=False),
-        default=module.default_registry(),
-        treedef_type=module.PyTreeDef,
-        own_key={
-            module.SequenceKey: lambda key: SequenceKey(key.idx),
-            module.DictKey: lambda key: DictKey(key.key),
-            module.GetAttrKey: lambda key: GetAttrKey(key.name),
-            module.FlattenedIndexKey: lambda key: FlattenedIndexKey(key.key),
-        },
-    )
-
-
-@final
-class _Nodes:
-    """The types that are nodes besides the built-in containers, and jaxlib once it is loaded."""
-
-    __slots__ = ("_adopted", "_installers", "_lock", "native")
-
-    def __init__(self) -> None:
-        self.native: _Native | None = None
-        self._lock = threading.RLock()
-        self._installers: dict[type, Callable[[_Registry], object]] = {}
-        self._adopted: set[type] = set()
-
-    def load(self) -> _Native:
-        with self._lock:
-            native = self.native
-            if native is None:
-                native = _load()
-                for install in self._installers.values():
-                    install(native.none_is_leaf)
-                    install(native.registry)
-                self.native = native
-            return native
-
-    def add(self, nodetype: type, install: Callable[[_Registry], object]) -> None:
-        """Makes a type a node, now or when jaxlib is loaded."""
-        if not isinstance(nodetype, type):
-            raise TypeError(f"only a class can be registered as a pytree node, not {nodetype!r}")
-        with self._lock:
-            if nodetype in _BUILT_IN or nodetype in self._installers:
-                raise ValueError(f"{_name(nodetype)} is a pytree node already; a type can be registered once")
-            if self.native is not None:
-                # In this order, because whoever finds a type in `registry` relies on it being in both.
-                install(self.native.none_is_leaf)
-                install(self.native.registry)
-            self._installers[nodetype] = install
-
-    def knows(self, nodetype: type) -> bool:
-        return nodetype in self._installers
-
-    def adopt(self, types: Iterable[type]) -> set[type]:
-        """Those of the types, all met as leaves, that jaxlib's default registry calls nodes; from now on they are."""
-        native = self.native or self.load()
-        found = set()
-        for leaf_type in types:
-            if native.default.is_node(leaf_type):
-                if not native.registry.is_node(leaf_type):
-                    with self._lock:
-                        if leaf_type not in self._installers:
-                            self.add(leaf_type, _adoption(native, leaf_type))
-                            self._adopted.add(leaf_type)
-                if leaf_type in self._adopted:
-                    found.add(leaf_type)
-        return found
-
-
-def _adoption(native: _Native, nodetype: type) -> Callable[[_Registry], object]:
-    default = native.default
-    (_, leaf) = default.flatten(0, None)
-
-    def unflatten(metadata: object, children: tuple[object, ...]) -> object:
-        one_level = native.treedef_type.from_node_data_and_children(
-            default, (nodetype, metadata), [leaf] * len(children)
-        )
-        return one_level.unflatten(children)
-
-    return lambda registry: registry.register_node(
-        nodetype,
-        cast(Callable[[object], tuple[Iterable[object], object]], default.flatten_one_level),
-        unflatten,
-        cast(Callable[[object], tuple[Iterable[tuple[object, object]], object]], default.flatten_one_level_with_keys),
-    )
-
-
-_BUILT_IN: Final = frozenset({type(None), tuple, list, dict})
-_NODES: Final = _Nodes()
-
 
 # --- registering ------------------------------------------------------------------------------------------------------
 
@@ -317,7 +63,7 @@ def register_pytree_node(
     >>> leaves([Pair(1, 2), 3])
     [1, 2, 3]
     """
-    _NODES.add(
+    NODES.add(
         nodetype,
         lambda registry: registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func),
     )
@@ -418,31 +164,31 @@ def register_dataclass(
     if data_fields is None or meta_fields is None:
         if data_fields is not None or meta_fields is not None:
             raise TypeError(
-                f"register_dataclass of {_name(nodetype)}: give both data_fields and meta_fields, or neither"
+                f"register_dataclass of {type_name(nodetype)}: give both data_fields and meta_fields, or neither"
             )
         if fields is None:
             raise TypeError(
-                f"{_name(nodetype)} is no dataclass, so register_dataclass must be told its data_fields and meta_fields"
+                f"{type_name(nodetype)} is no dataclass: register_dataclass must be told its data_fields and meta_fields"
             )
         data_fields = [name for name, static in fields.items() if not static and name not in drop_fields]
         meta_fields = [name for name, static in fields.items() if static and name not in drop_fields]
     data, meta = tuple(data_fields), tuple(meta_fields)
     if both := sorted({*data} & {*meta}):
-        raise ValueError(f"register_dataclass of {_name(nodetype)}: {both} are in both data_fields and meta_fields")
+        raise ValueError(f"register_dataclass of {type_name(nodetype)}: {both} are in both data_fields and meta_fields")
     if fields is not None:
         wanted = fields.keys() - {*drop_fields}
         if missing := sorted(wanted - {*data, *meta}):
             raise ValueError(
-                f"register_dataclass of {_name(nodetype)}: the fields {missing} are in neither data_fields nor"
+                f"register_dataclass of {type_name(nodetype)}: the fields {missing} are in neither data_fields nor"
                 " meta_fields; if they have defaults and may be lost, put them into drop_fields"
             )
         if unknown := sorted({*data, *meta} - wanted):
             raise ValueError(
-                f"register_dataclass of {_name(nodetype)}: {unknown} are no arguments of its __init__,"
+                f"register_dataclass of {type_name(nodetype)}: {unknown} are no arguments of its __init__,"
                 f" which takes {list(fields)}"
             )
     cls: type = nodetype
-    _NODES.add(cls, lambda registry: registry.register_dataclass_node(cls, list(data), list(meta)))
+    NODES.add(cls, lambda registry: registry.register_dataclass_node(cls, list(data), list(meta)))
     return nodetype
 
 
@@ -451,7 +197,11 @@ def _init_fields(cls: type) -> dict[str, bool] | None:
     if dataclasses.is_dataclass(cls):
         return {f.name: bool(f.metadata.get("static", False)) for f in dataclasses.fields(cls) if f.init}
     if attrs.has(cls):
-        # By alias, which is what __init__ calls a private field; such a field is then found missing as an attribute.
+        if private := [f.name for f in attrs.fields(cls) if f.init and f.alias != f.name]:
+            raise TypeError(
+                f"register_dataclass of {type_name(cls)}: __init__ has other names for {private} than the attributes;"
+                " give these fields an alias, or use register_pytree_with_keys"
+            )
         return {f.name: bool(f.metadata.get("static", False)) for f in attrs.fields(cls) if f.init}
     return None
 
@@ -511,12 +261,12 @@ register_pytree_with_keys(
 
 
 @frozen
-class _Whole:
+class _Whole(Generic[T]):
     """Keeps `functools.partial` from merging a partial function with the arguments it already holds."""
 
-    call: functools.partial[Any]
+    call: functools.partial[T]
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> T:
         return self.call(*args, **kwargs)
 
 
@@ -530,7 +280,7 @@ class Partial(functools.partial[T]):
     __slots__ = ()
 
     def __new__(cls, func: Callable[..., T], /, *args: object, **kwargs: object) -> Self:
-        whole = _Whole(func) if isinstance(func, functools.partial) else func
+        whole: Callable[..., T] = _Whole(func) if isinstance(func, functools.partial) else func
         return super().__new__(cls, whole, *args, **kwargs)
 
 
@@ -554,7 +304,7 @@ def flatten_leaves(
 
     `known` must not contain a type that anybody registers as a node. With `none_is_leaf`, None is a leaf.
     """
-    native = _NODES.native or _NODES.load()
+    native = NODES.native or NODES.load()
     registry = native.none_is_leaf if none_is_leaf else native.registry
     try:
         flat, treedef = registry.flatten(tree, is_leaf)
@@ -562,7 +312,7 @@ def flatten_leaves(
             return flat, treedef
         # What has been adopted may have more to adopt inside; what `is_leaf` keeps whole stays among the leaves.
         seen: set[type] = set()
-        while (found := _NODES.adopt({*builtins.map(type, flat)} - known)) - seen:
+        while (found := NODES.adopt({*builtins.map(type, flat)} - known)) - seen:
             seen |= found
             flat, treedef = registry.flatten(tree, is_leaf)
     except ValueError as error:
@@ -587,28 +337,11 @@ def _dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator[tupl
     if type(tree) in (dict, collections.defaultdict):
         yield path, cast(dict[Any, object], tree)
     try:
-        children = _one_level(tree)
+        children = one_level(tree)
     except ValueError:  # a dict that has been yielded
         return
     for key, child in children:
         yield from _dicts(child, is_leaf, (*path, key))
-
-
-def _one_level(tree: PyTree) -> list[tuple[object, object]]:
-    """The children of a value with their keys; none for a leaf."""
-    if isinstance(tree, tuple) and (names := _tuple_fields(type(tree))) is not None:
-        # jaxlib 0.10.2 gives every field of a named tuple the first one's name.
-        return list(zip(builtins.map(GetAttrKey, names), tree, strict=True))
-    native = _NODES.native or _NODES.load()
-    level = native.registry.flatten_one_level_with_keys(tree)
-    return [] if level is None else list(zip(native.own_path(key for key, _ in level[0]), (c for _, c in level[0])))
-
-
-def _tuple_fields(cls: type) -> tuple[str, ...] | None:
-    """The fields of a named tuple that is a node as such, not because someone registered it."""
-    if cls is not tuple and issubclass(cls, tuple) and not _NODES.knows(cls):
-        return getattr(cls, "_fields", None)
-    return None
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[object], TreeDef]:
@@ -660,7 +393,7 @@ def flatten_with_path(
     >>> [(keystr(path), leaf) for path, leaf in flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
-    native = _NODES.native or _NODES.load()
+    native = NODES.native or NODES.load()
     predicate: Callable[[KeyPath, Any], bool] | None = None
     if is_leaf is not None:
         asked = is_leaf
@@ -671,7 +404,7 @@ def flatten_with_path(
     try:
         flat, treedef = native.registry.flatten_with_path(tree, predicate)
         seen: set[type] = set()
-        while (found := _NODES.adopt({type(leaf) for _, leaf in flat} - _PLAIN)) - seen:
+        while (found := NODES.adopt({type(leaf) for _, leaf in flat} - _PLAIN)) - seen:
             seen |= found
             flat, treedef = native.registry.flatten_with_path(tree, predicate)
     except ValueError as error:
@@ -707,8 +440,11 @@ def flatten_up_to(treedef: TreeDef, tree: PyTree, what: str = "the tree") -> lis
     """The subtrees of `tree` that stand where `treedef` has leaves. Raises ValueError if it has no such structure."""
     try:
         return treedef.flatten_up_to(tree)
-    except ValueError:
-        raise _prefix_error("the first tree", treedef, what, structure(tree)) from None
+    except ValueError as error:
+        full = structure(tree)
+        if first_difference(treedef, full, prefix=True) is None:
+            raise _explained(error, tree, None) from error.__cause__
+        raise prefix_error("the first tree", treedef, what, full) from None
 
 
 @final
@@ -757,180 +493,6 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
     return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])
 
 
-# --- descriptions -----------------------------------------------------------------------------------------------------
-
-NodeKind: TypeAlias = Literal["leaf", "none", "tuple", "list", "dict", "namedtuple", "custom"]
-_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
-
-
-@frozen
-class TreeDescription:
-    """A structure as a value of plain Python: it pickles, and needs no jaxlib to be compared or read.
-
-    `metadata` is a dict's keys, or what a registered type's flattening gave beside the children.
-    """
-
-    kind: NodeKind
-    type: type | None = None
-    metadata: object = None
-    children: tuple[TreeDescription, ...] = field(default=(), repr=lambda c: f"<{len(c)}>" if len(c) > 8 else repr(c))
-
-    def build(self) -> TreeDef:
-        """The structure described. Raises TypeError if a type in it is not registered in this process.
-
-        >>> describe(structure((1, [2]))).build()
-        PyTreeDef((*, [*]))
-        """
-        native = _NODES.native or _NODES.load()
-        if self.type is None:
-            return native.node(None, ())
-        if self.kind == "custom" and not _NODES.knows(self.type):
-            _NODES.adopt([self.type])
-            if not _NODES.knows(self.type):
-                raise TypeError(
-                    f"{_name(self.type)} is not registered as a pytree node here; register it before building this"
-                    " structure, as the process that described it did"
-                )
-        metadata = list(cast(tuple[object, ...], self.metadata)) if self.kind == "dict" else self.metadata
-        return native.node((self.type, metadata), [child.build() for child in self.children])
-
-
-_LEAF: Final = TreeDescription("leaf")
-
-
-def describe(treedef: TreeDef) -> TreeDescription:
-    """The structure as a value that pickles.
-
-    >>> describe(structure({"x": None}))
-    TreeDescription(kind='dict', type=<class 'dict'>, metadata=('x',),
-        children=(TreeDescription(kind='none', type=<class 'NoneType'>, metadata=None, children=()),))
-    """
-    data = treedef.node_data()
-    if data is None:
-        return _LEAF
-    nodetype, metadata = data
-    kind = _KINDS.get(nodetype, "custom" if _tuple_fields(nodetype) is None else "namedtuple")
-    if kind == "dict":
-        metadata = tuple(cast(list[object], metadata))
-    return TreeDescription(kind, nodetype, metadata, tuple([describe(child) for child in treedef.children()]))
-
-
-# --- comparing structures ---------------------------------------------------------------------------------------------
-
-
-@frozen(eq=False)
-class Difference:
-    """The first place where two structures differ, and the two substructures there."""
-
-    path: KeyPath
-    expected: TreeDef
-    got: TreeDef
-
-    def show(self, expected: str, got: str) -> str:
-        return (
-            f"  there {expected} has {_show_node(self.expected)}\n"
-            f"  and   {got} has {_show_node(self.got)}{_key_difference(self.expected, self.got)}"
-        )
-
-
-def first_difference(expected: TreeDef, got: TreeDef, *, prefix: bool = False) -> Difference | None:
-    """Where two structures first differ; with `prefix`, where `expected` first fails to be a prefix of `got`."""
-    return _first_difference(expected, got, prefix, ())
-
-
-def _first_difference(expected: TreeDef, got: TreeDef, prefix: bool, path: KeyPath) -> Difference | None:
-    data = expected.node_data()
-    if prefix and data is None:
-        return None
-    children, others = expected.children(), got.children()
-    if data != got.node_data() or len(children) != len(others):
-        return Difference(path, expected, got)
-    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(children, others, strict=True)) if a != b]
-    for i, a, b in pairs:
-        if _first_difference(a, b, prefix, ()) is not None:
-            return _first_difference(a, b, prefix, (*path, _child_keys(expected)[i]))
-    return None
-
-
-def _child_keys(treedef: TreeDef) -> KeyPath:
-    """The keys of a node's children, as far as a structure tells."""
-    data, n = treedef.node_data(), len(treedef.children())
-    if data is None or n == 0:
-        return ()
-    nodetype, metadata = data
-    if nodetype in (tuple, list):
-        return tuple(builtins.map(SequenceKey, range(n)))
-    if nodetype is dict:
-        return tuple(builtins.map(DictKey, cast(list[object], metadata)))
-    if (names := _tuple_fields(nodetype)) is not None:
-        return tuple(builtins.map(GetAttrKey, names))
-    native = _NODES.native or _NODES.load()
-    try:
-        # Only a value can be asked for its keys. Its class may refuse placeholders, in whatever way.
-        value = native.node(data, [native.node(None, ())] * n).unflatten([object()] * n)
-        keys = [key for key, _ in _one_level(value)]
-    except Exception:
-        keys = []
-    return tuple(keys) if len(keys) == n else tuple(builtins.map(FlattenedIndexKey, range(n)))
-
-
-def _show_node(treedef: TreeDef) -> str:
-    data, n = treedef.node_data(), len(treedef.children())
-    if data is None:
-        return "a leaf"
-    nodetype, metadata = data
-    match _KINDS.get(nodetype):
-        case "none":
-            return "None, a node without leaves"
-        case "dict":
-            return f"a dict with the keys {metadata}"
-        case "tuple" | "list" as kind:
-            return f"a {kind} of length {n}"
-        case _ if _tuple_fields(nodetype) is not None:
-            return f"a named tuple {_name(nodetype)}"
-        case _:
-            return f"a {_name(nodetype)} with {n} child{'' if n == 1 else 'ren'} and the metadata {metadata!r}"
-
-
-def _key_difference(expected: TreeDef, got: TreeDef) -> str:
-    mine, other = expected.node_data(), got.node_data()
-    if mine is None or other is None or mine[0] is not dict or other[0] is not dict:
-        return ""
-    these, those = cast(list[object], mine[1]), cast(list[object], other[1])
-    return f"\n  (only in the first: {[k for k in these if k not in those]}; only in the second: {[k for k in those if k not in these]})"
-
-
-def _name(cls: type) -> str:
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def require_same_structure(
-    what: str, expected: TreeDef, got: TreeDef, expected_name: str = "the expected structure", got_name: str = "it"
-) -> None:
-    """Raises TypeError, with both structures and the first place where they differ, unless they are equal.
-
-    `what` says in whose name the complaint is, as in "the carry of scan".
-
-    >>> require_same_structure("the carry", structure((1, [2])), structure((1, [2, 3])))
-    Traceback (most recent call last):
-    TypeError: the carry does not have the right structure. The first difference is at [1]:
-      there the expected structure has a list of length 1
-      and   it has a list of length 2
-    the expected structure: PyTreeDef((*, [*]))
-    it: PyTreeDef((*, [*, *]))
-    """
-    if expected == got or (difference := first_difference(expected, got)) is None:
-        return
-    raise TypeError(
-        f"{what} does not have the right structure. The first difference is at {_place(difference.path)}:\n"
-        f"{difference.show(expected_name, got_name)}\n{expected_name}: {expected}\n{got_name}: {got}"
-    )
-
-
-def _place(path: KeyPath) -> str:
-    return keystr(path) or "the root"
-
-
 # --- prefixes ---------------------------------------------------------------------------------------------------------
 
 
@@ -955,19 +517,17 @@ def broadcast_prefix(
     ValueError: in_axes must have the structure of the arguments, or a leaf in the place of a subtree.
     They disagree at in_axes[1]:
       there in_axes has a tuple of length 1
-      and   the arguments has a list of length 1
+      and the arguments has a list of length 1
     in_axes: PyTreeDef((*, (*,)))
     the arguments: PyTreeDef((*, [*]))
     """
     entries, treedef = flatten_leaves(prefix, _PLAIN, is_leaf, none_is_leaf=none_is_leaf)
-    native = _NODES.native or _NODES.load()
-    is_treedef = type(tree_or_treedef) is native.treedef_type
-    full = cast(TreeDef, tree_or_treedef) if is_treedef else structure(tree_or_treedef)
+    full = tree_or_treedef if NODES.load().is_treedef(tree_or_treedef) else structure(tree_or_treedef)
     if treedef == full:
         return entries
     spread: list[object] = []
     if not _spread(iter(entries), treedef, full, spread):
-        raise _prefix_error(what, treedef, of, full)
+        raise prefix_error(what, treedef, of, full)
     return spread
 
 
@@ -981,17 +541,4 @@ def _spread(entries: Iterator[object], prefix: TreeDef, full: TreeDef, out: list
     children, others = prefix.children(), full.children()
     return len(children) == len(others) and all(
         _spread(entries, child, other, out) for child, other in zip(children, others, strict=True)
-    )
-
-
-def _prefix_error(what: str, prefix: TreeDef, of: str, full: TreeDef) -> ValueError:
-    difference = first_difference(prefix, full, prefix=True)
-    where = (
-        ""
-        if difference is None
-        else f"They disagree at {what}{keystr(difference.path)}:\n{difference.show(what, of)}\n"
-    )
-    return ValueError(
-        f"{what} must have the structure of {of}, or a leaf in the place of a subtree.\n"
-        f"{where}{what}: {prefix}\n{of}: {full}"
     )

@@ -1,0 +1,80 @@
+"""The keys that lead from the root of a tree to its subtrees.
+
+jaxlib has classes for them too; these here exist without it, and its own never leave `tree_nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from attrs import frozen
+from typing_extensions import override
+
+
+@frozen
+class SequenceKey:
+    """Where a child stands in a list or tuple."""
+
+    idx: int
+
+    @override
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@frozen
+class DictKey:
+    """The key of a child of a dict."""
+
+    key: object
+
+    @override
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@frozen
+class GetAttrKey:
+    """The attribute, or named tuple field, that holds a child."""
+
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@frozen
+class FlattenedIndexKey:
+    """The position of a child of a node whose type was registered without keys."""
+
+    key: int
+
+    @override
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+KeyPath: TypeAlias = tuple[object, ...]
+"""The way from the root of a tree to one of its subtrees; its members are the four classes above, or a user's own."""
+
+
+def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "") -> str:
+    """The text of a path.
+
+    With `simple`, only the indices, keys and names themselves, which then want a `separator`.
+
+    >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("x"))
+    >>> keystr(path), keystr(path, simple=True, separator="/")
+    ("['w'][0].x", 'w/0/x')
+    """
+    return separator.join(map(_simple_text if simple else str, path))
+
+
+def _simple_text(key: object) -> str:
+    match key:
+        case SequenceKey(inner) | DictKey(inner) | GetAttrKey(inner) | FlattenedIndexKey(inner):
+            return str(inner)
+        case _:
+            return str(key)

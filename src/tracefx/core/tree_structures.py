@@ -1,0 +1,194 @@
+"""Structures of trees: described as plain values, compared, and shown where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias, cast
+
+from attrs import field, frozen
+
+from tracefx.core.tree_nodes import NODES, TreeDef, one_level, tuple_fields, type_name
+from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey, keystr
+
+NodeKind: TypeAlias = Literal["leaf", "none", "tuple", "list", "dict", "namedtuple", "custom"]
+_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
+
+
+@frozen
+class TreeDescription:
+    """A structure as a value of plain Python: it pickles, and needs no jaxlib to be compared or read.
+
+    `metadata` is a dict's keys, or what a registered type's flattening gave beside the children.
+    """
+
+    kind: NodeKind
+    type: type | None = None
+    metadata: object = None
+    children: tuple[TreeDescription, ...] = field(default=(), repr=lambda c: f"<{len(c)}>" if len(c) > 8 else repr(c))
+
+    def build(self) -> TreeDef:
+        """The structure described. Raises TypeError if a type in it is not registered in this process.
+
+        >>> from tracefx.core.trees import structure
+        >>> describe(structure((1, [2]))).build()
+        PyTreeDef((*, [*]))
+        """
+        native = NODES.load()
+        if self.type is None:
+            return native.node(None, ())
+        if self.kind == "custom" and not NODES.knows(self.type):
+            NODES.adopt([self.type])
+            if not NODES.knows(self.type):
+                raise TypeError(
+                    f"{type_name(self.type)} is not registered as a pytree node here; register it before building this"
+                    " structure, as the process that described it did"
+                )
+        metadata = list(cast(tuple[object, ...], self.metadata)) if self.kind == "dict" else self.metadata
+        return native.node((self.type, metadata), [child.build() for child in self.children])
+
+
+_LEAF: Final = TreeDescription("leaf")
+
+
+def describe(treedef: TreeDef) -> TreeDescription:
+    """The structure as a value that pickles.
+
+    >>> from tracefx.core.trees import structure
+    >>> describe(structure({"x": None}))
+    TreeDescription(kind='dict', type=<class 'dict'>, metadata=('x',),
+        children=(TreeDescription(kind='none', type=<class 'NoneType'>, metadata=None, children=()),))
+    """
+    data = treedef.node_data()
+    if data is None:
+        return _LEAF
+    nodetype, metadata = data
+    kind = _KINDS.get(nodetype, "custom" if tuple_fields(nodetype) is None else "namedtuple")
+    if kind == "dict":
+        metadata = tuple(cast(list[object], metadata))
+    return TreeDescription(kind, nodetype, metadata, tuple([describe(child) for child in treedef.children()]))
+
+
+@frozen(eq=False)
+class Difference:
+    """The first place where two structures differ, and the two substructures there."""
+
+    path: KeyPath
+    expected: TreeDef
+    got: TreeDef
+
+    def show(self, expected: str, got: str) -> str:
+        """Two or three lines for an error message, in which the two trees are called by these names."""
+        return (
+            f"  there {expected} has {_show_node(self.expected)}\n"
+            f"  and {got} has {_show_node(self.got)}{self._show_keys(expected, got)}"
+        )
+
+    def _show_keys(self, expected: str, got: str) -> str:
+        data, other = self.expected.node_data(), self.got.node_data()
+        if data is None or other is None or data[0] is not dict or other[0] is not dict:
+            return ""
+        keys, other_keys = cast(list[object], data[1]), cast(list[object], other[1])
+        missing = [key for key in keys if key not in other_keys]
+        extra = [key for key in other_keys if key not in keys]
+        only = [f"only {name} has {some}" for name, some in ((expected, missing), (got, extra)) if some]
+        return f"\n  ({'; '.join(only)})"
+
+
+def first_difference(expected: TreeDef, got: TreeDef, *, prefix: bool = False) -> Difference | None:
+    """Where two structures first differ; with `prefix`, where `expected` first fails to be a prefix of `got`."""
+    return _first_difference(expected, got, prefix, ())
+
+
+def _first_difference(expected: TreeDef, got: TreeDef, prefix: bool, path: KeyPath) -> Difference | None:
+    data = expected.node_data()
+    if prefix and data is None:
+        return None
+    children, others = expected.children(), got.children()
+    if data != got.node_data() or len(children) != len(others):
+        return Difference(path, expected, got)
+    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(children, others, strict=True)) if a != b]
+    for i, a, b in pairs:
+        if _first_difference(a, b, prefix, ()) is not None:
+            return _first_difference(a, b, prefix, (*path, _child_keys(expected)[i]))
+    return None
+
+
+def _child_keys(treedef: TreeDef) -> KeyPath:
+    """The keys of a node's children, as far as a structure tells."""
+    data, n = treedef.node_data(), len(treedef.children())
+    if data is None or n == 0:
+        return ()
+    nodetype, metadata = data
+    if nodetype in (tuple, list):
+        return tuple(map(SequenceKey, range(n)))
+    if nodetype is dict:
+        return tuple(map(DictKey, cast(list[object], metadata)))
+    if (names := tuple_fields(nodetype)) is not None:
+        return tuple(map(GetAttrKey, names))
+    native = NODES.load()
+    try:
+        # Only a value can be asked for its keys. Its class may refuse placeholders, in whatever way.
+        value = native.node(data, [native.node(None, ())] * n).unflatten([object()] * n)
+        keys = [key for key, _ in one_level(value)]
+    except Exception:
+        keys = []
+    return tuple(keys) if len(keys) == n else tuple(map(FlattenedIndexKey, range(n)))
+
+
+def _show_node(treedef: TreeDef) -> str:
+    data, n = treedef.node_data(), len(treedef.children())
+    if data is None:
+        return "a leaf"
+    nodetype, metadata = data
+    match _KINDS.get(nodetype):
+        case "none":
+            return "None, a node without leaves"
+        case "dict":
+            return f"a dict with the keys {metadata}"
+        case "tuple" | "list" as kind:
+            return f"a {kind} of length {n}"
+        case _ if tuple_fields(nodetype) is not None:
+            return f"a named tuple {type_name(nodetype)}"
+        case _:
+            return f"a {type_name(nodetype)} with {n} child{'' if n == 1 else 'ren'} and the metadata {metadata!r}"
+
+
+def require_same_structure(
+    what: str, expected: TreeDef, got: TreeDef, expected_name: str = "the expected structure", got_name: str = "it"
+) -> None:
+    """Raises TypeError, with both structures and the first place where they differ, unless they are equal.
+
+    `what` says in whose name the complaint is, as in "the carry of scan".
+
+    >>> from tracefx.core.trees import structure
+    >>> require_same_structure("the carry", structure((1, [2])), structure((1, [2, 3])))
+    Traceback (most recent call last):
+    TypeError: the carry does not have the right structure. The first difference is at [1]:
+      there the expected structure has a list of length 1
+      and it has a list of length 2
+    the expected structure: PyTreeDef((*, [*]))
+    it: PyTreeDef((*, [*, *]))
+    """
+    if expected == got or (difference := first_difference(expected, got)) is None:
+        return
+    raise TypeError(
+        f"{what} does not have the right structure. The first difference is at {_place(difference.path)}:\n"
+        f"{difference.show(expected_name, got_name)}\n{expected_name}: {expected}\n{got_name}: {got}"
+    )
+
+
+def _place(path: KeyPath) -> str:
+    return keystr(path) or "the root"
+
+
+def prefix_error(what: str, prefix: TreeDef, of: str, full: TreeDef) -> ValueError:
+    difference = first_difference(prefix, full, prefix=True)
+    where = (
+        ""
+        if difference is None
+        else f"They disagree at {what}{keystr(difference.path)}:\n{difference.show(what, of)}\n"
+    )
+    return ValueError(
+        f"{what} must have the structure of {of}, or a leaf in the place of a subtree.\n"
+        f"{where}{what}: {prefix}\n{of}: {full}"
+    )
