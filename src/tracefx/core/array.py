@@ -278,7 +278,9 @@ class Array(ABC):
         return METHODS.value.right_shift(other, self) if is_arraylike(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        return (self // other, self % other) if is_arraylike(other) else NotImplemented
+        if not is_arraylike(other):
+            return NotImplemented
+        return METHODS.value.floor_divide(self, other), METHODS.value.remainder(self, other)
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         if not is_arraylike(other):

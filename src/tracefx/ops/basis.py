@@ -1,0 +1,342 @@
+"""The linear operations that the rules of all the others rest on.
+
+`reshape`, `transpose`, `broadcast_in_dim`, `reduce_sum` and `convert_element_type`: summing and broadcasting are each
+other's transpose, and every rule that broadcasts, moves an axis or fits a type needs them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Dims, Ir
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.operation import LinearOperation, Operation, require_axes, require_dtype, static_shape
+
+# ------------------------------------------------------------------ convert_element_type
+
+
+@final
+@frozen(eq=False)
+class ConvertElementType(Operation, Differentiable, Transposable):
+    name = "convert_element_type"
+    new_dtype: DType
+    weak_type: bool = False
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        return ShapedArray(x.shape, self.new_dtype, self.weak_type)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return cast(args[0], self.new_dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        if not dtypes.is_inexact(self.new_dtype):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, *tangents)]  # type: ignore[arg-type]  # the one tangent is no Zero
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x,) = cts, args
+        assert not isinstance(ct, Zero)
+        return [fit(ct, x.aval)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self, *args), dims[0]
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        old, new = x.aval.dtype, self.new_dtype
+        if old == new:
+            return x
+        if dtypes.is_complex(old) and not dtypes.is_complex(new):
+            old = dtypes.real_dtype(old)
+            (x,) = builder.emit("stablehlo.real", [x], [ShapedArray(x.aval.shape, old)])
+        if dtypes.is_bool(new):
+            return stablehlo.compare(builder, "NE", x, stablehlo.full(builder, 0, x.aval))
+        return builder.emit("stablehlo.convert", [x], [out])[0]
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """`operand` with its elements converted to `new_dtype`.
+
+    Floats out of the range of an integer dtype become its nearest end and NaN becomes 0; integers wrap around.
+
+    >>> convert_element_type(2.7, "int32")
+    Array(2, dtype=int32)
+    """
+    return convert(as_value(operand), dtypes.as_dtype(new_dtype, "new_dtype"))
+
+
+def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
+    """`x` with another dtype or weak type; `x` itself where it has them. Literals are converted in place."""
+    if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
+        return as_array(x)
+    return bind1(ConvertElementType(dtype, weak_type), x)
+
+
+def fit(x: Tangent, aval: ShapedArray) -> Tangent:
+    """A tangent or cotangent with exactly the type of the value it belongs to: shape by broadcasting, then dtype."""
+    if isinstance(x, Zero) or x.aval == aval:
+        return x
+    if x.aval.shape != aval.shape:
+        x = broadcast_to(x, aval.shape)
+    return convert(x, aval.dtype, aval.weak_type)
+
+
+# ------------------------------------------------------------------ reshape
+
+
+@final
+@frozen(eq=False)
+class Reshape(LinearOperation):
+    name = "reshape"
+    new_sizes: Shape
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if math.prod(self.new_sizes) != x.size:
+            raise TypeError(
+                f"reshape of {x} to {self.new_sizes}: {x.size} elements do not make {math.prod(self.new_sizes)}"
+            )
+        return x.update(shape=self.new_sizes)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0].reshape(self.new_sizes)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        return [reshape(ct, args[0].aval.shape)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        x = batch_first(args[0], dims[0], axis)
+        return reshape(x, (axis.size, *self.new_sizes)), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return builder.emit("stablehlo.reshape", operands, [out])[0]
+
+
+def reshape(operand: ArrayLike, new_sizes: Sequence[int]) -> Array:
+    """The elements of `operand`, in row-major order, in another shape of the same size.
+
+    >>> reshape(np.arange(6), (2, 3)).shape
+    (2, 3)
+    """
+    x = as_value(operand)
+    sizes = static_shape("reshape", new_sizes, "new_sizes")
+    return as_array(x) if x.aval.shape == sizes else bind1(Reshape(sizes), x)
+
+
+# ------------------------------------------------------------------ transpose
+
+
+@final
+@frozen(eq=False)
+class Transpose(LinearOperation):
+    name = "transpose"
+    permutation: tuple[int, ...]
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if sorted(self.permutation) != list(range(x.ndim)):
+            raise TypeError(f"transpose: permutation {self.permutation} must name each axis of {x} once")
+        return x.update(shape=tuple([x.shape[i] for i in self.permutation]))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0].transpose(self.permutation)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        inverse = sorted(range(len(self.permutation)), key=self.permutation.__getitem__)
+        return [transpose(ct, inverse)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        return transpose(x, (dim, *[i + (i >= dim) for i in self.permutation])), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return builder.emit("stablehlo.transpose", operands, [out], {"permutation": Dims(self.permutation)})[0]
+
+
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """`operand` with its axes in another order: axis `i` of the result is axis `permutation[i]` of the operand.
+
+    >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    x = as_value(operand)
+    order = tuple(permutation)
+    return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(Transpose(order), x)
+
+
+def move_axis(x: Value, source: int, target: int) -> Array:
+    order = [i for i in range(x.aval.ndim) if i != source]
+    order.insert(target, source)
+    return transpose(x, order)
+
+
+def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
+    """`x` with its batch axis in front, repeated along it if it has none."""
+    if dim is None:
+        return broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
+    return move_axis(x, dim, 0)
+
+
+# ------------------------------------------------------------------ broadcast_in_dim
+
+
+@final
+@frozen(eq=False)
+class BroadcastInDim(LinearOperation):
+    name = "broadcast_in_dim"
+    shape: Shape
+    broadcast_dimensions: tuple[int, ...]
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        dims = self.broadcast_dimensions
+        if len(dims) != x.ndim:
+            raise TypeError(f"broadcast_in_dim: broadcast_dimensions {dims} must have one entry for each axis of {x}")
+        if list(dims) != sorted(set(dims)) or any(not 0 <= d < len(self.shape) for d in dims):
+            raise TypeError(
+                f"broadcast_in_dim: broadcast_dimensions {dims} must increase and be axes of shape {self.shape}"
+            )
+        if any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+            raise TypeError(f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1")
+        return x.update(shape=self.shape)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        sizes = [1] * len(self.shape)
+        for n, d in zip(x.shape, self.broadcast_dimensions, strict=True):
+            sizes[d] = n
+        return np.broadcast_to(x.reshape(sizes), self.shape)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        shape = args[0].aval.shape
+        kept = [d for d, n in zip(self.broadcast_dimensions, shape, strict=True) if n == self.shape[d]]
+        total = reduce_sum(ct, [d for d in range(len(self.shape)) if d not in kept])
+        return [reshape(total, shape)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        x = batch_first(args[0], dims[0], axis)
+        placed = (0, *[d + 1 for d in self.broadcast_dimensions])
+        return broadcast_in_dim(x, (axis.size, *self.shape), placed), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return stablehlo.broadcast(builder, operands[0], self.shape, self.broadcast_dimensions)
+
+
+def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
+    """`operand` repeated to `shape`; its axis `i` becomes axis `broadcast_dimensions[i]`, its size that one's or 1.
+
+    >>> broadcast_in_dim(np.arange(3), (2, 3), (1,)).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    x = as_value(operand)
+    sizes, dims = static_shape("broadcast_in_dim", shape), tuple(broadcast_dimensions)
+    if x.aval.shape == sizes and dims == tuple(range(len(sizes))):
+        return as_array(x)
+    return bind1(BroadcastInDim(sizes, dims), x)
+
+
+def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
+    """`x` repeated to `shape`, axes aligned at the end as NumPy does."""
+    value = as_value(x)
+    return broadcast_in_dim(value, shape, range(len(shape) - value.aval.ndim, len(shape)))
+
+
+def full(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
+    """An array of type `aval`, every element `fill`."""
+    return broadcast_in_dim(Literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
+
+
+def instantiate(t: Tangent) -> Value:
+    """A tangent as a value: zeros for a `Zero`."""
+    return full(t.aval, 0) if isinstance(t, Zero) else t
+
+
+# ------------------------------------------------------------------ reduce_sum
+
+
+@final
+@frozen(eq=False)
+class ReduceSum(LinearOperation):
+    name = "reduce_sum"
+    axes: tuple[int, ...]
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        require_axes("reduce_sum", self.axes, x.ndim)
+        require_dtype("reduce_sum", lambda d: not dtypes.is_bool(d), "numbers", x)
+        return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        wide = np.float32 if x.dtype in _NARROW_FLOATS else x.dtype
+        total: NDArray = np.sum(x, axis=self.axes, dtype=wide)
+        return total.astype(x.dtype)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        shape = args[0].aval.shape
+        return [broadcast_in_dim(ct, shape, [i for i in range(len(shape)) if i not in self.axes])]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        axes = [i + (i >= dim) for i in self.axes]
+        return reduce_sum(x, axes), dim - sum(a < dim for a in axes)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return stablehlo.reduce(builder, "stablehlo.add", operands[0], 0, self.axes)
+
+
+_NARROW_FLOATS: Final = frozenset({dtypes.float16, dtypes.bfloat16})
+
+
+def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The sum over `axes`.
+
+    >>> reduce_sum(np.ones((2, 3)), (1,))
+    Array([3., 3.], dtype=float32)
+    """
+    return bind1(ReduceSum(tuple(axes)), operand) if axes else as_array(operand)

@@ -1,0 +1,45 @@
+"""Conversion between dtypes in NumPy, with XLA's results where NumPy's are undefined."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType, NDArray
+
+
+def cast(x: NDArray, dtype: DType) -> NDArray:
+    """`x` converted to `dtype`. Floats out of an integer's range become its nearest end, NaN 0; integers wrap."""
+    if x.dtype == dtype:
+        return x
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+        x = x.real
+    if dtypes.is_bool(dtype):
+        return np.asarray(x != 0)
+    if not dtypes.is_integer(dtype):
+        if dtypes.itemsize_bits(x.dtype) < 8:  # the 2- and 4-bit types convert to few others directly
+            x = x.astype(np.float32) if dtypes.is_float(x.dtype) else x.astype(np.int8)
+        return x.astype(dtype)
+    if dtypes.is_float(x.dtype):
+        return _saturate(x.astype(np.float64), dtype)
+    return _wrap(x, dtype)
+
+
+def _saturate(x: NDArray, dtype: DType) -> NDArray:
+    info = dtypes.iinfo(dtype)
+    low, high = int(info.min), int(info.max)
+    above, below = x >= float(high + 1), x < float(low)
+    inside = np.where(above | below | np.isnan(x), 0.0, x).astype(np.uint64 if low == 0 else np.int64)
+    return _wrap(np.where(above, inside.dtype.type(high), np.where(below, inside.dtype.type(low), inside)), dtype)
+
+
+def _wrap(x: NDArray, dtype: DType) -> NDArray:
+    bits = dtypes.itemsize_bits(dtype)
+    if bits >= 8:
+        return x.astype(np.int8).astype(dtype) if dtypes.itemsize_bits(x.dtype) < 8 else x.astype(dtype)
+    low_bits = x.astype(np.int8).astype(np.int16) & (2**bits - 1)
+    if dtypes.is_signed(dtype):
+        sign = 2 ** (bits - 1)
+        low_bits = (low_bits ^ sign) - sign
+    out: NDArray = low_bits.astype(np.int8).astype(dtype)
+    return out

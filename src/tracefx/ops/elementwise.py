@@ -1,0 +1,252 @@
+"""The families of operations that work element by element.
+
+Operands have one shape, or none: a scalar stands for an array full of it. dtypes must agree; the functions of
+`tracefx.lax` give a Python number the dtype of the array beside it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.kernels import quietly
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive, Tangent, Transposable, Zero
+from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
+from tracefx.ops.operation import Domain, Operation, require_dtype
+
+
+def any_dtype(dtype: DType) -> bool:
+    return True
+
+
+def number(dtype: DType) -> bool:
+    return not dtypes.is_bool(dtype)
+
+
+def real_number(dtype: DType) -> bool:
+    return dtypes.is_integer(dtype) or dtypes.is_float(dtype)
+
+
+def logical(dtype: DType) -> bool:
+    return dtypes.is_bool(dtype) or dtypes.is_integer(dtype)
+
+
+@frozen(eq=False)
+class Elementwise(Operation):
+    """Any number of operands, one output of their common shape and, unless a subclass says otherwise, dtype."""
+
+    domain: ClassVar[tuple[Domain, str]] = (any_dtype, "any dtype")
+    hlo: ClassVar[str]
+
+    def out_dtype(self, dtype: DType) -> DType:
+        """The output's dtype, given that of the operands."""
+        return dtype
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        first = avals[0]
+        accepts, what = self.domain
+        require_dtype(self.name, accepts, what, *avals)
+        if any(a.dtype != first.dtype for a in avals):
+            raise TypeError(
+                f"{self.name} takes operands of one dtype, got {' and '.join(map(str, avals))}; convert them with "
+                "astype, or use the function of tracefx.numpy, which promotes"
+            )
+        dtype = self.out_dtype(first.dtype)
+        weak = all(a.weak_type for a in avals) and not dtypes.is_bool(dtype)
+        return ShapedArray(common_shape(self, avals), dtype, weak)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        first = args[0]
+        if type(first) is ConcreteArray:  # operands of one type are the common case, and their checks few
+            aval = first.aval
+            hosts = [first.numpy()]
+            for a in args[1:]:
+                if type(a) is not ConcreteArray or (a.aval is not aval and a.aval != aval):
+                    break
+                hosts.append(a.numpy())
+            else:
+                if self.domain[0](aval.dtype):
+                    dtype = self.out_dtype(aval.dtype)
+                    out = np.asarray(quietly(self.kernel, *hosts), dtype)
+                    if dtype is not aval.dtype:
+                        aval = ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
+                    return [ConcreteArray(aval, out)]
+        return Operation.evaluate(self, args)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        ranks = [x.aval.ndim - (d is not None) for x, d in zip(args, dims, strict=True)]
+        rank = max(ranks)
+        places = {d for d in dims if d is not None}
+        if len(places) == 1 and all(r == (rank if d is not None else 0) for r, d in zip(ranks, dims, strict=True)):
+            return bind1(self, *args), places.pop()
+        shape = next(_batch_shape(x, d, axis) for x, d, r in zip(args, dims, ranks, strict=True) if r == rank)
+        fronted = [
+            x if d is None and r == 0 else _spread(batch_first(x, d, axis), shape)
+            for x, d, r in zip(args, dims, ranks, strict=True)
+        ]
+        return bind1(self, *fronted), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        full = [stablehlo.broadcast(builder, x, out.shape) for x in operands]
+        return self.emit_full(builder, out, *full)
+
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        """The output, in StableHLO, from operands that all have its shape."""
+        return builder.emit(self.hlo, operands, [out])[0]
+
+
+def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
+    """The one shape of the operands that have axes."""
+    shape: Shape = ()
+    for aval in avals:
+        if aval.shape and aval.shape != shape:
+            if shape:
+                raise TypeError(
+                    f"{prim.name} takes operands of one shape (or without axes), got {' and '.join(map(str, avals))}; "
+                    "use the function of tracefx.numpy, which broadcasts"
+                )
+            shape = aval.shape
+    return shape
+
+
+def _batch_shape(x: Value, dim: int | None, axis: MappedAxis) -> Shape:
+    shape = x.aval.shape
+    return (axis.size, *shape) if dim is None else (axis.size, *shape[:dim], *shape[dim + 1 :])
+
+
+def _spread(x: Array, shape: Shape) -> Array:
+    """A batch of scalars among batches of arrays is repeated over the arrays' axes."""
+    return x if x.aval.ndim == len(shape) else broadcast_in_dim(x, shape, (0,))
+
+
+@frozen(eq=False)
+class NonDifferentiable(Elementwise, Differentiable):
+    """A derivative of zero wherever there is one: comparisons, rounding, logic."""
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        return [out], [Zero(out.aval.tangent())]
+
+
+@frozen(eq=False)
+class Smooth(Elementwise, Differentiable):
+    """The tangent is a sum with one term an operand."""
+
+    @abstractmethod
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        """The term of operand `i`: its tangent times the partial derivative."""
+        raise NotImplementedError
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        aval = out.aval.tangent()
+        total: Tangent = Zero(aval)
+        for i, t in enumerate(tangents):
+            if not isinstance(t, Zero):
+                total = add_tangents(total, fit(self.push(i, t, out, *primals), aval))
+        return [out], [total]
+
+
+# ------------------------------------------------------------------ add: the tangents of all others are added
+
+
+@final
+class Add(Elementwise, Differentiable, Transposable):
+    __slots__ = ()
+    name = "add"
+    domain = (number, "numbers")
+    hlo = "stablehlo.add"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.add(*args)
+        return out
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x, y = [fit(t, out.aval.tangent()) for t in tangents]
+        return [out], [add_tangents(x, y)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return [unbroadcast(cts[0], x.aval) if isinstance(x, Linear) else None for x in args]
+
+
+ADD: Final = Add()
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x + y`, elementwise.
+
+    >>> add(np.arange(3), 1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    return bind1(ADD, *operands(x, y))
+
+
+def add_tangents(x: Tangent, y: Tangent) -> Tangent:
+    """The sum of two tangents or cotangents of one type."""
+    if isinstance(x, Zero):
+        return y
+    return x if isinstance(y, Zero) else bind1(ADD, x, y)
+
+
+def unbroadcast(ct: Tangent, aval: ShapedArray) -> Tangent:
+    """The cotangent of an operand that stood for a full array: summed where it was a scalar."""
+    if isinstance(ct, Zero) or ct.aval.shape == aval.shape:
+        return fit(ct, aval)
+    return fit(reduce_sum(ct, range(ct.aval.ndim)), aval)
+
+
+# ------------------------------------------------------------------ arguments
+
+
+_PYTHON: Final = frozenset({bool, int, float, complex})
+
+
+def operands(*args: ArrayLike) -> list[Value]:
+    """Arguments as values; a Python number among arrays takes the dtype of the first, if it can be one of its numbers."""
+    values = [a if type(a) is ConcreteArray else as_value(a) for a in args]
+    numbers = [i for i, a in enumerate(args) if type(a) in _PYTHON]
+    if numbers and len(numbers) < len(args):
+        dtype = next(v.aval.dtype for a, v in zip(args, values, strict=True) if type(a) not in _PYTHON)
+        for i in numbers:
+            values[i] = _retyped(values[i], dtype)
+    return values
+
+
+def _retyped(value: Value, dtype: DType) -> Value:
+    assert isinstance(value, Literal)
+    if value.aval.dtype == dtype or dtypes.kind(dtype) not in _HOLDERS[type(value.val)]:
+        return value
+    return Literal(value.val, ShapedArray((), dtype, value.aval.weak_type))
+
+
+_K = dtypes.Kind
+_HOLDERS: Final = {
+    bool: (_K.BOOL,),
+    int: (_K.SIGNED, _K.UNSIGNED, _K.FLOAT, _K.COMPLEX),
+    float: (_K.FLOAT, _K.COMPLEX),
+    complex: (_K.COMPLEX,),
+}

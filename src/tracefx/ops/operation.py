@@ -1,0 +1,140 @@
+"""The base of tracefx's own first-order operations: one output, a NumPy kernel."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.kernels import quietly
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import ConcreteArray, Value, to_numpy
+
+
+@frozen(eq=False)
+class Operation(Primitive, Batchable, Lowerable):
+    """An operation with one output: its rules speak of that output alone."""
+
+    @abstractmethod
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        """The output's type; raises where the operands don't fit."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def kernel(self, *args: NDArray) -> NDArray:
+        """The output, by NumPy. Operands fit already."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        """The output for a whole batch and the place of its batch axis."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        """The output, in StableHLO."""
+        raise NotImplementedError
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        return [np.asarray(quietly(self.kernel, *args))]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [self.out_aval(*avals)]
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        aval = self.out_aval(*[a.aval for a in args])
+        out = quietly(self.kernel, *[to_numpy(a) for a in args])
+        return [ConcreteArray(aval, np.asarray(out, aval.dtype))]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        out, dim = self.batched(axis, args, dims)
+        return [out], [dim]
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return [self.emit(builder, self.out_aval(*[o.aval for o in operands]), *operands)]
+
+
+@frozen(eq=False)
+class LinearOperation(Operation, Differentiable, Transposable):
+    """An operation linear in all of its operands together: its derivative is itself."""
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        if out.aval.tangent().dtype == dtypes.float0:
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, *[self.instantiate(t) for t in tangents])]
+
+    def instantiate(self, tangent: Tangent) -> Value:
+        """An operation of one operand never sees a `Zero`; those of several say how they make zeros."""
+        assert not isinstance(tangent, Zero)
+        return tangent
+
+    @abstractmethod
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        """Cotangents of the `Linear` operands from that of the output."""
+        raise NotImplementedError
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)  # the backward pass leaves out equations all of whose cotangents are zero
+        return self.pullback(ct, *args)
+
+
+Domain = Callable[[DType], bool]
+
+
+def require_dtype(name: str, accepts: Domain, what: str, *avals: ShapedArray) -> None:
+    """`TypeError` unless `accepts` holds for every operand's dtype."""
+    for i, aval in enumerate(avals):
+        if not accepts(aval.dtype):
+            raise TypeError(f"{name} takes {what}, but operand {i} is {aval}; convert it first with astype")
+
+
+def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:
+    """`ValueError` unless `axes` are different axes of an array with `ndim` of them, counted from 0."""
+    if len(set(axes)) != len(axes) or any(not 0 <= a < ndim for a in axes):
+        raise ValueError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
+
+
+def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tuple[int, ...]:
+    """`shape` as a tuple of ints; a tracer or a non-integer in it is a `TypeError`, a negative size a `ValueError`."""
+    sizes = []
+    for n in shape:
+        try:
+            sizes.append(n.__index__())
+        except (TypeError, AttributeError) as error:
+            raise TypeError(
+                f"{name}: {argument} must be made of integers known when the program is traced, got {n!r} in "
+                f"{shape!r}. {getattr(error, 'detail', '')}Shapes are static: compute them with numpy or Python "
+                "integers (x.shape is one), or mark the argument they come from in static_argnums"
+            ) from error
+        if sizes[-1] < 0:
+            raise ValueError(f"{name}: {argument} {tuple(shape)!r} has a negative size")
+    return tuple(sizes)

@@ -1,0 +1,50 @@
+"""StableHLO as `lower` rules spell it: the few shapes of operation that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracefx.core import dtypes
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Dims, Ir, Region, Text
+from tracefx.core.literal import Literal, Scalar
+
+
+def scalar(builder: Builder, value: Scalar, dtype: dtypes.DType) -> Ir:
+    return builder.constant(Literal(value, ShapedArray((), dtype)))
+
+
+def broadcast(builder: Builder, x: Ir, shape: Shape, dims: Sequence[int] = ()) -> Ir:
+    """`x` with its axes placed at `dims` of `shape`; nothing where it has that shape already."""
+    if x.aval.shape == shape:
+        return x
+    out = ShapedArray(shape, x.aval.dtype)
+    return builder.emit("stablehlo.broadcast_in_dim", [x], [out], {"broadcast_dimensions": Dims(tuple(dims))})[0]
+
+
+def full(builder: Builder, value: Scalar, aval: ShapedArray) -> Ir:
+    return broadcast(builder, scalar(builder, value, aval.dtype), aval.shape)
+
+
+def compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:
+    """An elementwise comparison, `direction` being one of EQ, NE, GE, GT, LE, LT. NaNs are unordered."""
+    dtype = x.aval.dtype
+    if dtypes.is_inexact(dtype):
+        kind = "FLOAT"
+    else:
+        kind = "SIGNED" if dtypes.is_signed(dtype) else "UNSIGNED"
+    attrs = {
+        "comparison_direction": Text(f"#stablehlo<comparison_direction {direction}>"),
+        "compare_type": Text(f"#stablehlo<comparison_type {kind}>"),
+    }
+    out = ShapedArray(x.aval.shape, dtypes.bool_)
+    return builder.emit("stablehlo.compare", [x, y], [out], attrs)[0]
+
+
+def reduce(builder: Builder, combine: str, x: Ir, initial: Scalar, axes: Sequence[int]) -> Ir:
+    """Fold `axes` of `x` with the operation `combine`, from `initial`."""
+    element = ShapedArray((), x.aval.dtype)
+    out = ShapedArray(tuple([n for i, n in enumerate(x.aval.shape) if i not in axes]), x.aval.dtype)
+    body = Region((element, element), lambda b, args: b.emit(combine, args, [element]))
+    start = scalar(builder, initial, x.aval.dtype)
+    return builder.emit("stablehlo.reduce", [x, start], [out], {"dimensions": Dims(tuple(axes))}, [body])[0]
