@@ -113,7 +113,7 @@ _MISSING: Final = _Missing()
 def reduce_associative(
     operation: Callable[[T, T], T], tree: PyTree, *, identity: T | _Missing = _MISSING, is_leaf: IsLeaf | None = None
 ) -> T:
-    """As `reduce` for an associative operation, halving the leaves again and again, so that the result is no deep chain.
+    """As `reduce` for an associative operation, halving the leaves again and again, so no chain is long.
 
     Raises TypeError for a tree without leaves, unless there is an `identity`.
 

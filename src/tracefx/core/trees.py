@@ -168,7 +168,7 @@ def register_dataclass(
             )
         if fields is None:
             raise TypeError(
-                f"{type_name(nodetype)} is no dataclass: register_dataclass must be told its data_fields and meta_fields"
+                f"{type_name(nodetype)} is no dataclass: tell register_dataclass its data_fields and meta_fields"
             )
         data_fields = [name for name, static in fields.items() if not static and name not in drop_fields]
         meta_fields = [name for name, static in fields.items() if static and name not in drop_fields]
