@@ -26,6 +26,7 @@ import functools
 import importlib
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -34,10 +35,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 import ml_dtypes
 import numpy as np
 from attrs import frozen
-from jaxlib.mlir import ir
+from typing_extensions import override
+
+# XLA logs a line for every device when a client starts, and reads this level when its library is loaded. jax sets the
+# same default for the same reason; a value that the user has set stands.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+from jaxlib.mlir import ir  # after the level
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy
 from jaxlib.mlir._mlir_libs import _stablehlo as hlo
-from typing_extensions import override
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -474,9 +480,11 @@ def to_numpy(buffer: Buffer) -> AnyArray:
 
 
 def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
-    if buffer.is_deleted():
-        return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
-    return ExecutionError(str(error))
+    return _deleted_error(buffer) if buffer.is_deleted() else ExecutionError(str(error))
+
+
+def _deleted_error(buffer: Buffer) -> DeletedBufferError:
+    return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
 
 
 @functools.lru_cache(maxsize=256)
@@ -501,10 +509,9 @@ def block_until_ready(buffer: Buffer) -> None:
 
 def is_ready(buffer: Buffer) -> bool:
     """Whether a buffer's values are there (or known to be missing because of an error)."""
-    try:
-        return buffer.is_ready()
-    except _JaxRuntimeError as error:
-        raise _read_error(buffer, error) from error
+    if buffer.is_deleted():  # asking a deleted buffer kills the process
+        raise _deleted_error(buffer)
+    return buffer.is_ready()
 
 
 def is_deleted(buffer: Buffer) -> bool:
@@ -604,12 +611,9 @@ def to_dlpack(buffer: Buffer) -> CapsuleType:
         BufferError: for dtypes that DLPack does not have (those of less than 8 bits).
     """
     block_until_ready(buffer)
-    try:
-        return _to_capsule(buffer)
-    except _JaxRuntimeError as error:
-        if buffer.is_deleted():
-            raise _read_error(buffer, error) from error
-        raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: {error}") from error
+    if buffer.aval.dtype in _READ_WIDENED:
+        raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
+    return _to_capsule(buffer)
 
 
 def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None = None) -> Buffer:
@@ -711,7 +715,7 @@ class Executable:
         )
 
     def serialize(self) -> bytes:
-        """The compiled program with its signature, for `load_executable` in another process on the same kind of machine."""
+        """The compiled program with its signature, for `load_executable` in another process on such a host."""
         header = {
             "jaxlib": _JAXLIB_VERSION,
             "parameters": [(spec.dtype.name, spec.shape) for spec in self.parameters],
@@ -912,10 +916,10 @@ def dense(array: AnyArray, shape: Shape | None = None) -> ir.DenseElementsAttr:
         array: of any dtype that `element_type` knows, any strides and byte order.
         shape: for an array of one element, the shape of the constant; else the array's own.
 
-    >>> dense(np.array([True, False]))
-    DenseIntElementsAttr(dense<[true, false]> : tensor<2xi1>)
-    >>> dense(np.array(1, ml_dtypes.bfloat16), (2, 3))
-    DenseFPElementsAttr(dense<1.000000e+00> : tensor<2x3xbf16>)
+    >>> str(dense(np.array([True, False])))
+    'dense<[true, false]> : tensor<2xi1>'
+    >>> str(dense(np.array(1, ml_dtypes.bfloat16), (2, 3)))
+    'dense<1.000000e+00> : tensor<2x3xbf16>'
     """
     if shape is None:
         shape = array.shape
