@@ -188,8 +188,9 @@ class Nodes:
                 if not native.registry.is_node(leaf_type):
                     with self._lock:
                         if leaf_type not in self._installers:
-                            self.add(leaf_type, _adoption(native, leaf_type))
+                            # First, since a thread that finds the type registered looks here without the lock.
                             self._adopted.add(leaf_type)
+                            self.add(leaf_type, _adoption(native, leaf_type))
                 if leaf_type in self._adopted:
                     found.add(leaf_type)
         return found

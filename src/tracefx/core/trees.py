@@ -294,7 +294,9 @@ register_pytree_node(
 # --- flattening -------------------------------------------------------------------------------------------------------
 
 # Types that are certainly leaves, so that finding them costs one look into a set.
-_PLAIN: Final = frozenset({bool, int, float, complex, str, bytes, object, np.ndarray, np.float32, np.int32, np.float64})
+_PLAIN: Final = frozenset(
+    {bool, int, float, complex, str, bytes, object, np.ndarray, np.float32, np.int32, np.float64, type(None)}
+)
 
 
 def flatten_leaves(
@@ -433,7 +435,7 @@ def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf |
     """
     flat, treedef = flatten(tree, is_leaf)
     columns = [flat, *(flatten_up_to(treedef, other, f"argument {i}") for i, other in enumerate(rest, 2))]
-    return treedef.unflatten(builtins.map(f, *columns))
+    return treedef.unflatten([f(*xs) for xs in zip(*columns, strict=True)])
 
 
 def flatten_up_to(treedef: TreeDef, tree: PyTree, what: str = "the tree") -> list[object]:
