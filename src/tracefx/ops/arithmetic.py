@@ -13,7 +13,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero
 from tracefx.core.values import Value
-from tracefx.ops.elementwise import Elementwise, Smooth, number, operands, unbroadcast
+from tracefx.ops.elementwise import NUMBERS, Elementwise, Smooth, operands, unbroadcast
 
 # ------------------------------------------------------------------ neg
 
@@ -22,7 +22,7 @@ from tracefx.ops.elementwise import Elementwise, Smooth, number, operands, unbro
 class Neg(Elementwise, Differentiable, Transposable):
     __slots__ = ()
     name = "neg"
-    domain = (number, "numbers")
+    domain = NUMBERS
     hlo = "stablehlo.negate"
 
     @override
@@ -59,7 +59,7 @@ def negate(t: Tangent) -> Tangent:
 class Mul(Smooth, Transposable):
     __slots__ = ()
     name = "mul"
-    domain = (number, "numbers")
+    domain = NUMBERS
     hlo = "stablehlo.multiply"
 
     @override

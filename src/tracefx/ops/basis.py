@@ -25,7 +25,7 @@ from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, 
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
-from tracefx.ops.operation import LinearOperation, Operation, require_axes, require_dtype, static_shape
+from tracefx.ops.operation import Domain, LinearOperation, Operation, require_axes, static_shape
 
 # ------------------------------------------------------------------ convert_element_type
 
@@ -303,7 +303,7 @@ class ReduceSum(LinearOperation):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         require_axes("reduce_sum", self.axes, x.ndim)
-        require_dtype("reduce_sum", lambda d: not dtypes.is_bool(d), "numbers", x)
+        _SUMMABLE.require("reduce_sum", x)
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
 
     @override
@@ -330,6 +330,7 @@ class ReduceSum(LinearOperation):
         return stablehlo.reduce(builder, "stablehlo.add", operands[0], 0, self.axes)
 
 
+_SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
 _NARROW_FLOATS: Final = frozenset({dtypes.float16, dtypes.bfloat16})
 
 

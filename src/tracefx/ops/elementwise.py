@@ -26,30 +26,20 @@ from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
-from tracefx.ops.operation import Domain, Operation, require_dtype
+from tracefx.ops.operation import ANY, Domain, Operation
 
-
-def any_dtype(dtype: DType) -> bool:
-    return True
-
-
-def number(dtype: DType) -> bool:
-    return not dtypes.is_bool(dtype)
-
-
-def real_number(dtype: DType) -> bool:
-    return dtypes.is_integer(dtype) or dtypes.is_float(dtype)
-
-
-def logical(dtype: DType) -> bool:
-    return dtypes.is_bool(dtype) or dtypes.is_integer(dtype)
+NUMBERS: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
+REALS: Final = Domain("integers or floats", lambda d: dtypes.is_integer(d) or dtypes.is_float(d))
+FLOATS: Final = Domain("floats", dtypes.is_float)
+INEXACT: Final = Domain("floats or complex numbers", dtypes.is_inexact)
+LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
 
 
 @frozen(eq=False)
 class Elementwise(Operation):
     """Any number of operands, one output of their common shape and, unless a subclass says otherwise, dtype."""
 
-    domain: ClassVar[tuple[Domain, str]] = (any_dtype, "any dtype")
+    domain: ClassVar[Domain] = ANY
     hlo: ClassVar[str]
 
     def out_dtype(self, dtype: DType) -> DType:
@@ -59,8 +49,7 @@ class Elementwise(Operation):
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first = avals[0]
-        accepts, what = self.domain
-        require_dtype(self.name, accepts, what, *avals)
+        self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
             raise TypeError(
                 f"{self.name} takes operands of one dtype, got {' and '.join(map(str, avals))}; convert them with "
@@ -81,7 +70,7 @@ class Elementwise(Operation):
                     break
                 hosts.append(a.numpy())
             else:
-                if self.domain[0](aval.dtype):
+                if self.domain.accepts(aval.dtype):
                     dtype = self.out_dtype(aval.dtype)
                     out = np.asarray(quietly(self.kernel, *hosts), dtype)
                     if dtype is not aval.dtype:
@@ -174,7 +163,7 @@ class Smooth(Elementwise, Differentiable):
 class Add(Elementwise, Differentiable, Transposable):
     __slots__ = ()
     name = "add"
-    domain = (number, "numbers")
+    domain = NUMBERS
     hlo = "stablehlo.add"
 
     @override
@@ -226,7 +215,7 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 
 
 def operands(*args: ArrayLike) -> list[Value]:
-    """Arguments as values; a Python number among arrays takes the dtype of the first, if it can be one of its numbers."""
+    """Arguments as values; a Python number among arrays takes the dtype of the first, where it can be of it."""
     values = [a if type(a) is ConcreteArray else as_value(a) for a in args]
     numbers = [i for i, a in enumerate(args) if type(a) in _PYTHON]
     if numbers and len(numbers) < len(args):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Final, final
 
 import numpy as np
 from attrs import frozen
@@ -107,14 +108,22 @@ class LinearOperation(Operation, Differentiable, Transposable):
         return self.pullback(ct, *args)
 
 
-Domain = Callable[[DType], bool]
+@final
+@frozen
+class Domain:
+    """Which dtypes an operation takes, and what to call them."""
+
+    what: str
+    accepts: Callable[[DType], bool]
+
+    def require(self, name: str, *avals: ShapedArray) -> None:
+        """`TypeError` unless every operand's dtype is in the domain."""
+        for i, aval in enumerate(avals):
+            if not self.accepts(aval.dtype):
+                raise TypeError(f"{name} takes {self.what}, but operand {i} is {aval}; convert it first with astype")
 
 
-def require_dtype(name: str, accepts: Domain, what: str, *avals: ShapedArray) -> None:
-    """`TypeError` unless `accepts` holds for every operand's dtype."""
-    for i, aval in enumerate(avals):
-        if not accepts(aval.dtype):
-            raise TypeError(f"{name} takes {what}, but operand {i} is {aval}; convert it first with astype")
+ANY: Final = Domain("any dtype", lambda dtype: True)
 
 
 def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:

@@ -9,21 +9,20 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops.arithmetic import mul, neg
-from tracefx.ops.elementwise import Smooth
+from tracefx.ops.elementwise import INEXACT, Smooth
 
 
 @frozen(eq=False)
 class Transcendental(Smooth):
     """A function of one float or complex operand, given by its derivative."""
 
-    domain = (dtypes.is_inexact, "floats or complex numbers")
+    domain = INEXACT
 
     @abstractmethod
     def derivative(self, x: Value, out: Value) -> Value:

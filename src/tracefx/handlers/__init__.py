@@ -1,0 +1,1 @@
+"""The interpreters: forward-mode differentiation, batching, staging, partial evaluation, transposition."""

@@ -1,0 +1,94 @@
+"""Batching: one application stands for many, along one more axis."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.effects import NamedAxis
+from tracefx.core.handler import CURRENT, Handler, Tracer, under
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing
+from tracefx.core.source import Provenance
+from tracefx.core.values import Value
+
+
+@final
+@frozen(eq=False)
+class BatchTracer(Tracer):
+    """A value that differs along the batch: the whole batch, and which axis of it is the batch axis."""
+
+    handler: Batch
+    val: Value
+    dim: int
+    aval: ShapedArray = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "aval", self.val.aval.without_axis(self.dim))
+
+    @property
+    @override
+    def source(self) -> Provenance | None:
+        return self.val.source if isinstance(self.val, Tracer) else None
+
+    @override
+    def __repr__(self) -> str:
+        return f"BatchTracer({self.aval}, batch of {self.handler.axis.size})"
+
+
+@final
+@frozen(eq=False)
+class Batch(Handler):
+    """Operations on values that differ along the batch do their `batch` rule, once for all."""
+
+    title: ClassVar[str] = "vmap"
+    inner: Handler
+    axis: MappedAxis
+    thread: int = field(factory=threading.get_ident, init=False)
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @property
+    @override
+    def axes(self) -> Mapping[Hashable, int]:
+        if self.axis.name is None:
+            return self.inner.axes
+        return MappingProxyType({**self.inner.axes, self.axis.name: self.axis.size})
+
+    def wrap(self, x: Value, dim: int | None) -> Value:
+        return x if dim is None else BatchTracer(self, x, dim)
+
+    def unwrap(self, x: Value) -> tuple[Value, int | None]:
+        if type(x) is BatchTracer and x.handler is self:
+            return x.val, x.dim
+        return x, None
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        pairs = [self.unwrap(a) for a in args]
+        if all(dim is None for _, dim in pairs) and not self.named_in(prim):
+            return self.inner.bind(prim, args)
+        if not isinstance(prim, Batchable):
+            if isinstance(prim, Expandable):
+                return under(self, prim, args)
+            raise missing(
+                prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
+            )
+        token = CURRENT.set(self.inner)
+        try:
+            outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])
+        finally:
+            CURRENT.reset(token)
+        return [x if dim is None else BatchTracer(self, x, dim) for x, dim in zip(outs, dims, strict=True)]
+
+    def named_in(self, prim: Primitive) -> bool:
+        """Whether the operation refers to our axis by name."""
+        return self.axis.name is not None and NamedAxis(self.axis.name) in prim.effects

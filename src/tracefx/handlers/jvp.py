@@ -1,0 +1,99 @@
+"""Forward-mode differentiation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import ConcretizationError
+from tracefx.core.handler import CURRENT, Handler, Tracer, under
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
+from tracefx.core.source import Provenance
+from tracefx.core.values import Value
+
+
+@final
+@frozen(eq=False)
+class JVPTracer(Tracer):
+    """A primal with a tangent that may be nonzero; values whose tangent is zero are left unwrapped."""
+
+    handler: JVP
+    primal: Value
+    tangent: Value
+
+    @property
+    @override
+    def aval(self) -> ShapedArray:
+        return self.primal.aval
+
+    @property
+    @override
+    def source(self) -> Provenance | None:
+        return self.primal.source if isinstance(self.primal, Tracer) else None
+
+    @override
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete(error)
+
+    @override
+    def __repr__(self) -> str:
+        return f"JVPTracer({self.aval}, primal={self.primal}, tangent={self.tangent})"
+
+
+@final
+@frozen(eq=False)
+class JVP(Handler):
+    """Every value of ours is a pair of a primal and a tangent; operations on them do their `jvp`."""
+
+    title = "jvp"
+    inner: Handler
+    thread: int = field(factory=threading.get_ident, init=False)
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    def wrap(self, primal: Value, tangent: Tangent) -> Value:
+        return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent)
+
+    def unwrap(self, x: Value) -> tuple[Value, Tangent]:
+        if type(x) is JVPTracer and x.handler is self:
+            return x.primal, x.tangent
+        return x, Zero(x.aval.tangent())
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        for a in args:
+            if type(a) is JVPTracer and a.handler is self:
+                break
+        else:
+            return self.inner.bind(prim, args)
+        if not isinstance(prim, Differentiable):
+            if isinstance(prim, Expandable):
+                return under(self, prim, args)
+            raise missing(
+                prim, "jvp", "inherit from Differentiable and define jvp(self, primals, tangents), or from Expandable"
+            )
+        primals: list[Value] = []
+        tangents: list[Tangent] = []
+        for a in args:
+            if type(a) is JVPTracer and a.handler is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+            else:
+                primals.append(a)
+                tangents.append(Zero(a.aval.tangent()))
+        token = CURRENT.set(self.inner)
+        try:
+            outs, out_tangents = prim.jvp(primals, tangents)
+        finally:
+            CURRENT.reset(token)
+        return [p if type(t) is Zero else JVPTracer(self, p, t) for p, t in zip(outs, out_tangents, strict=True)]

@@ -1,0 +1,37 @@
+"""Partial evaluation: what depends on unknown inputs becomes a jaxpr, everything else happens at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.handler import CURRENT
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.handlers.recording import Recording
+
+
+@final
+@frozen(eq=False)
+class PartialEval(Recording):
+    """Records the operations that have an unknown operand (a tracer of ours), and hands the others on."""
+
+    title: ClassVar[str] = "partial evaluation"
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        unknown = [self.owns(a) for a in args]
+        if True in unknown:
+            return prim.partial_eval(self, unknown, args)
+        return self.inner.bind(prim, args)
+
+    def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Bind an operation that a `partial_eval` rule made, all of whose operands are known."""
+        token = CURRENT.set(self.inner)
+        try:
+            return self.inner.bind(prim, args)
+        finally:
+            CURRENT.reset(token)

@@ -1,0 +1,159 @@
+"""Recording operations as the equations of a jaxpr: what staging and partial evaluation share."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import (
+    ConcretizationError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+from tracefx.core.handler import Handler, Tracer, escaped, under
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.source import Provenance, Source, at, here
+from tracefx.core.values import Value
+
+Origin = Source | str | None
+"""Where a tracer comes from: a line of user code, or words such as "the argument `x` of `loss`"."""
+
+
+@final
+@frozen(eq=False)
+class StageTracer(Tracer):
+    """A value of the program being recorded: a type, and no numbers."""
+
+    handler: Recording
+    binder: Var
+    origin: Origin = None
+
+    @property
+    @override
+    def aval(self) -> ShapedArray:
+        return self.binder.aval
+
+    @property
+    @override
+    def source(self) -> Provenance | None:
+        return self.origin if isinstance(self.origin, Source) else None
+
+    @override
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        need, remedy = _NEEDS.get(error, ("its value", _STATIC))
+        raise error(f"{need} was asked of {self.explain()} {remedy}")
+
+    def explain(self) -> str:
+        """What this tracer is and where it comes from, as a sentence's end."""
+        told = f"{self}, which {self.handler.title} traces without numbers."
+        if isinstance(self.origin, str):
+            return f"{told} It is {self.origin}."
+        return f"{told} It was made{at(self.origin)}." if self.origin is not None else told
+
+    @override
+    def __repr__(self) -> str:
+        return f"StageTracer({self.aval})"
+
+
+_STATIC: Final = "Mark the argument it depends on in static_argnums if the program may depend on its value."
+_NEEDS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = MappingProxyType(
+    {
+        TracerBoolConversionError: (
+            "a truth value",
+            "Use tracefx.numpy.where to choose between arrays. " + _STATIC,
+        ),
+        TracerIntegerConversionError: ("a Python integer", _STATIC),
+        TracerArrayConversionError: (
+            "a NumPy array",
+            "Use the function of tracefx.numpy instead of NumPy's on values that are traced.",
+        ),
+    }
+)
+
+
+@frozen(eq=False)
+class Recording(Handler):
+    """A jaxpr in the making. Its lists are the one place that changes, and they die with the trace."""
+
+    inner: Handler
+    eqns: list[Eqn] = field(factory=list, init=False, repr=False)
+    consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
+    indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
+    thread: int = field(factory=threading.get_ident, init=False)
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    def input(self, aval: ShapedArray, origin: Origin = None) -> StageTracer:
+        """A new input of the program."""
+        return StageTracer(self, Var(next(self.indices), aval), origin)
+
+    def owns(self, x: object) -> bool:
+        return type(x) is StageTracer and x.handler is self
+
+    def atom(self, x: Value) -> Atom:
+        if type(x) is StageTracer and x.handler is self:
+            return x.binder
+        if type(x) is Literal:
+            return x
+        held = self.consts.get(id(x))
+        return self.hoist(x) if held is None else held[0]
+
+    def hoist(self, x: Value) -> Var:
+        """Make a value from outside a constant of the program."""
+        if isinstance(x, Tracer) and all(x.handler is not h for h in self.inner.chain()):
+            raise escaped(x, self, "in a traced function")
+        var = Var(next(self.indices), x.aval)
+        self.consts[id(x)] = (var, x)
+        return var
+
+    def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Add an equation."""
+        if type(prim).abstract_eval is Primitive.abstract_eval and isinstance(prim, Expandable):
+            return under(self, prim, args)
+        inputs = tuple([self.atom(a) for a in args])
+        avals = prim.abstract_eval(*[i.aval for i in inputs])
+        outs = tuple([Var(next(self.indices), a) for a in avals])
+        source = here()
+        self.eqns.append(Eqn(prim, inputs, outs, source))
+        return [StageTracer(self, v, source) for v in outs]
+
+    def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
+        """The finished program, and the values of its constants."""
+        atoms = tuple([self.atom(o) for o in outs])
+        held = list(self.consts.values())
+        jaxpr = Jaxpr(tuple([v for v, _ in held]), tuple([t.binder for t in inputs]), tuple(self.eqns), atoms)
+        return (_numbered(jaxpr) if held else jaxpr), [x for _, x in held]
+
+
+def _numbered(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program, variables numbered in the order they are bound, as if constants had come first."""
+    binders = [*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outs]]
+    new = {v.index: Var(i, v.aval) for i, v in enumerate(binders)}
+
+    def renamed(atom: Atom) -> Atom:
+        return new[atom.index] if isinstance(atom, Var) else atom
+
+    eqns = [
+        evolve(eqn, inputs=tuple([renamed(a) for a in eqn.inputs]), outs=tuple([new[v.index] for v in eqn.outs]))
+        for eqn in jaxpr.eqns
+    ]
+    return Jaxpr(
+        tuple([new[v.index] for v in jaxpr.constvars]),
+        tuple([new[v.index] for v in jaxpr.invars]),
+        tuple(eqns),
+        tuple([renamed(a) for a in jaxpr.outs]),
+    )

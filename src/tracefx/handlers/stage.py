@@ -1,0 +1,49 @@
+"""Staging: the whole of a function becomes a jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import CURRENT, ROOT, Handler
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.handlers.recording import Origin, Recording
+
+
+@final
+@frozen(eq=False)
+class Stage(Recording):
+    """Every operation is recorded, whatever its operands; the handler outside is never asked to compute."""
+
+    title: ClassVar[str] = "jit"
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.record(prim, args)
+
+
+def stage(
+    f: Callable[..., Sequence[Value]],
+    avals: Sequence[ShapedArray],
+    outer: Handler = ROOT,
+    origins: Sequence[Origin] | None = None,
+) -> tuple[Jaxpr, list[Value]]:
+    """Trace a function of values: its jaxpr, and the values it closed over.
+
+    `outer` is the handler whose tracers the function may close over.
+    """
+    handler = Stage(outer)
+    names = origins if origins is not None else [None] * len(avals)
+    inputs = [handler.input(aval, origin) for aval, origin in zip(avals, names, strict=True)]
+    token = CURRENT.set(handler)
+    try:
+        outs = f(*inputs)
+    finally:
+        CURRENT.reset(token)
+    return handler.build(inputs, outs)

@@ -1,0 +1,85 @@
+"""Transposition: running a linear program backwards, from cotangents of outputs to cotangents of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracefx.core.handler import CURRENT
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, Linear, Tangent, Transposable, Zero, missing
+from tracefx.core.source import at
+from tracefx.core.values import Value
+from tracefx.handlers.stage import stage
+from tracefx.ops.elementwise import add_tangents
+
+
+def backward(
+    jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value | Linear], cts: Sequence[Tangent]
+) -> list[Tangent | None]:
+    """Cotangents of the `Linear` arguments of a jaxpr from those of its outputs; `None` for the other arguments.
+
+    The outputs must be linear in those arguments together. Equations that no linear argument reaches are evaluated
+    first; the others are transposed in reverse. A cotangent that nothing reaches stays a `Zero`.
+    """
+    handler = CURRENT.get()
+    env: list[Value | Linear | None] = [None] * jaxpr.var_count
+    for v, x in zip(jaxpr.constvars + jaxpr.invars, [*consts, *args], strict=True):
+        env[v.index] = x
+
+    def read(atom: Atom) -> Value | Linear:
+        if isinstance(atom, Literal):
+            return atom
+        value = env[atom.index]
+        assert value is not None
+        return value
+
+    linear: list[tuple[Eqn, list[Value | Linear]]] = []
+    for eqn in jaxpr.eqns:
+        operands = [read(a) for a in eqn.inputs]
+        known = [x for x in operands if not isinstance(x, Linear)]
+        if len(known) == len(operands):
+            for v, x in zip(eqn.outs, handler.bind(eqn.prim, known), strict=True):
+                env[v.index] = x
+        else:
+            linear.append((eqn, operands))
+            for v in eqn.outs:
+                env[v.index] = Linear(v.aval)
+
+    ct_env: list[Tangent | None] = [None] * jaxpr.var_count
+
+    def accumulate(atom: Atom, ct: Tangent | None) -> None:
+        if ct is None or isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
+            return
+        before = ct_env[atom.index]
+        ct_env[atom.index] = ct if before is None else add_tangents(before, ct)
+
+    def take(atom: Atom) -> Tangent:
+        assert not isinstance(atom, Literal)
+        ct, ct_env[atom.index] = ct_env[atom.index], None
+        return Zero(atom.aval.tangent()) if ct is None else ct
+
+    for atom, ct in zip(jaxpr.outs, cts, strict=True):
+        accumulate(atom, ct)
+    for eqn, operands in reversed(linear):
+        out_cts = [take(v) for v in eqn.outs]
+        if all(isinstance(ct, Zero) for ct in out_cts):
+            continue
+        for atom, in_ct in zip(eqn.inputs, _transpose(eqn, out_cts, operands), strict=True):
+            accumulate(atom, in_ct)
+    return [take(v) if isinstance(x, Linear) else None for v, x in zip(jaxpr.invars, args, strict=True)]
+
+
+def _transpose(eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | Linear]) -> Sequence[Tangent | None]:
+    prim = eqn.prim
+    if isinstance(prim, Transposable):
+        return prim.transpose(cts, *operands)
+    if isinstance(prim, Expandable):
+        body, consts = stage(prim.expand, [a.aval for a in eqn.inputs])
+        return backward(body, consts, operands, cts)
+    raise missing(
+        prim,
+        "transpose",
+        "inherit from Transposable and define transpose(self, cts, *args), or from Expandable; the operation"
+        f"{at(eqn.source)} is met where only linear ones can be: in a function that is transposed",
+    )
