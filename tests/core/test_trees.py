@@ -269,6 +269,8 @@ def test_unsortable_keys_are_named_with_their_place() -> None:
         for flatten in (trees.flatten, trees.flatten_with_path):
             with pytest.raises(trees.UnsortableKeysError, match=r"dict at \[1\]\['ok'\] cannot be sorted: \[1, 'a'\]"):
                 flatten(tree)
+    with pytest.raises(trees.UnsortableKeysError, match=r"at \.y cannot be sorted"):
+        trees.flatten(Point(1, {1: 2, "a": 3}))
     assert issubclass(trees.UnsortableKeysError, ValueError)
     assert trees.leaves(collections.OrderedDict([(1, 2), ("a", 3)])) == [2, 3]
     assert len(trees.leaves([{1: 2, "a": 3}], is_leaf=lambda x: isinstance(x, dict))) == 1
@@ -417,8 +419,8 @@ def fresh() -> type[Adopted]:
 )
 def test_types_that_jax_knows_are_adopted_inside_each_other(leaves: Callable[[object], list[object]]) -> None:
     outer, inner = fresh(), fresh()
-    assert leaves([outer(1, (inner(2, 3),)), inner()]) == [1, 2, 3]
-    assert leaves(inner(4)) == [4]
+    assert leaves([outer(1, (inner(2, 3),)), 4]) == [1, 2, 3, 4]
+    assert leaves(inner(5)) == [5]
 
 
 def test_an_adopted_type_keeps_its_metadata_and_rebuilds() -> None:
@@ -625,6 +627,9 @@ def test_none_is_an_entry_or_a_node() -> None:
     tree = (1, {"a": 2, "b": (3, None)})
     assert trees.broadcast_prefix(None, tree, none_is_leaf=True) == [None, None, None]
     assert trees.broadcast_prefix((0, {"a": None, "b": (1, None)}), tree, none_is_leaf=True) == [0, None, 1]
+    assert trees.broadcast_prefix(collections.OrderedDict(a=None), collections.OrderedDict(a=1), none_is_leaf=True) == [
+        None
+    ]
     assert trees.broadcast_prefix((0, {"a": 5, "b": (1, None)}), tree) == [0, 5, 1]
     text = message(lambda: trees.broadcast_prefix((0, None), tree, what="in_axes", of="the arguments"), ValueError)
     assert text == textwrap.dedent("""\
