@@ -572,11 +572,16 @@ def test_jax_can_be_imported_after_first_use() -> None:
 
 def test_the_first_use_from_many_threads() -> None:
     run_python("""
-    import collections, sys, threading
+    import collections, importlib, sys, threading, time
     sys.setswitchinterval(1e-6)
     from tracefx.core import trees
     start, got = threading.Barrier(8), []
     class Own: pass
+    def slowly(name, load=importlib.import_module):
+        module = load(name)
+        time.sleep(0.1)  # so that every thread arrives meanwhile
+        return module
+    importlib.import_module = slowly
     def work(i):
         start.wait()
         if i == 0:
