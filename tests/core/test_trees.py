@@ -575,10 +575,11 @@ def test_the_first_use_from_many_threads() -> None:
     import collections, importlib, sys, threading, time
     sys.setswitchinterval(1e-6)
     from tracefx.core import trees
-    start, got = threading.Barrier(8), []
+    start, got, loads = threading.Barrier(8), [], []
     class Own: pass
     def slowly(name, load=importlib.import_module):
         module = load(name)
+        loads.append(name)
         time.sleep(0.1)  # so that every thread arrives meanwhile
         return module
     importlib.import_module = slowly
@@ -590,6 +591,7 @@ def test_the_first_use_from_many_threads() -> None:
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for t in threads: t.start()
     for t in threads: t.join()
+    assert loads == ["jaxlib._jax.pytree"], loads
     assert len(got) == 8 and len(set(got)) == 1 and trees.leaves(Own()) == []
     """)
 
