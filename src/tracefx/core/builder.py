@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.literal import Literal
+
+if TYPE_CHECKING:
+    from tracefx.core.jaxpr import Jaxpr
 
 
 class Ir(Protocol):
@@ -63,6 +66,10 @@ class Builder(Protocol):
         ...
 
     def constant(self, value: Literal | NDArray) -> Ir: ...
+
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+        """Call a function of the program being built, whose body is `jaxpr`; one function serves all calls of it."""
+        ...
 
     def custom_call(
         self,

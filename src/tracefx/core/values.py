@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 from typing_extensions import override
@@ -10,6 +10,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND, Buffer
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.literal import Literal, Scalar
@@ -17,12 +18,7 @@ from tracefx.core.literal import Literal, Scalar
 Value: TypeAlias = Array | Literal
 
 
-class Buffer(Protocol):
-    """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
-
-    def __array__(self) -> NDArray:
-        """The numbers, without a copy where the device's memory is the host's. Waits for them."""
-        ...
+_WORTH_FREEING: Final = 1 << 16  # bytes
 
 
 @final
@@ -41,7 +37,7 @@ class ConcreteArray(Array):
         """The numbers as a NumPy array; not to be written to."""
         if self._host is None:
             assert self._buffer is not None
-            self._host = self._buffer.__array__()
+            self._host = BACKEND.value.read(self._buffer)
         return self._host
 
     @property
@@ -50,9 +46,10 @@ class ConcreteArray(Array):
         return self._buffer
 
     def adopt(self, buffer: Buffer) -> None:
-        """Keep the device buffer that a first use made, and let the host memory go: the buffer can be read in place."""
+        """Keep the device buffer that a first use made. A large host copy goes: the buffer can be read in place."""
         self._buffer = buffer
-        self._host = None
+        if self.aval.nbytes > _WORTH_FREEING:
+            self._host = None
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -64,7 +61,8 @@ class ConcreteArray(Array):
 
     def block_until_ready(self) -> ConcreteArray:
         """Wait until the numbers are there; errors of the computation that makes them are raised here."""
-        self.numpy()
+        if self._buffer is not None:
+            BACKEND.value.wait(self._buffer)
         return self
 
     @override

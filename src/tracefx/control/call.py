@@ -1,0 +1,113 @@
+"""`jit` as an operation: a call of a program, compiled as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.effects import Effects
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Recorder,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import Value
+from tracefx.handlers.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+
+
+@final
+@frozen(eq=False)
+class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lowerable):
+    """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
+
+    name = "jit"
+    label: str = field(alias="label", metadata={"print": "name", "erased": True})
+    jaxpr: Jaxpr
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> Call:
+        return evolve(self, jaxpr=jaxprs[0])
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if avals != self.jaxpr.in_avals:
+            raise TypeError(f"jit of {self.label} takes ({show_avals(self.jaxpr.in_avals)}), got ({show_avals(avals)})")
+        return self.jaxpr.out_avals
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.jaxpr, args, self.label)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        derived = jvp_jaxpr(self.jaxpr, tuple([not isinstance(t, Zero) for t in tangents]))
+        given = [t for t in tangents if not isinstance(t, Zero)]
+        outs = bind(evolve(self, jaxpr=derived.jaxpr), *primals, *given)
+        n = len(self.jaxpr.outs)
+        out_tangents = iter(outs[n:])
+        return outs[:n], [
+            next(out_tangents) if nonzero else Zero(aval.tangent())
+            for nonzero, aval in zip(derived.out_nonzero, self.jaxpr.out_avals, strict=True)
+        ]
+
+    @override
+    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        halves = unzip_jaxpr(self.jaxpr, tuple(unknown))
+        known = [a for a, u in zip(args, unknown, strict=True) if not u]
+        outs = recorder.evaluate(evolve(self, jaxpr=halves.known), known)
+        n = halves.out_unknown.count(False)
+        fresh = iter(outs[n:])
+        residuals = [next(fresh) if place is None else known[place] for place in halves.forwarded]
+        later = recorder.record(
+            evolve(self, jaxpr=halves.unknown),
+            [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]],
+        )
+        late, early = iter(later), iter(outs[:n])
+        return [next(late) if u else next(early) for u in halves.out_unknown]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        linear = tuple([isinstance(a, Linear) for a in args])
+        derived = transpose_jaxpr(self.jaxpr, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
+        others = [a for a in args if not isinstance(a, Linear)]
+        outs = bind(evolve(self, jaxpr=derived.jaxpr), *others, *[ct for ct in cts if not isinstance(ct, Zero)])
+        results, nonzero = iter(outs), iter(derived.in_nonzero)
+        return [
+            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, Linear) else None
+            for a in args
+        ]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims))
+        return bind(evolve(self, jaxpr=derived.jaxpr), *args), derived.out_dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.call(self.label, self.jaxpr, operands)

@@ -1,0 +1,185 @@
+"""Transformed jaxprs: each is a handler over `Stage`, and a pure function of (jaxpr, masks), kept with the jaxpr.
+
+A mask says of each input or output whether it takes part: has a tangent, is unknown, is linear, is batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+from attrs import frozen
+
+from tracefx.core.handler import CURRENT, Handler
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.passes import dce, prune
+from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.handlers.batch import Batch
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.partial_eval import PartialEval
+from tracefx.handlers.stage import Stage, stage
+from tracefx.handlers.transpose import backward
+
+Mask: TypeAlias = tuple[bool, ...]
+
+
+def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
+    token = CURRENT.set(handler)
+    try:
+        return eval_jaxpr(jaxpr, (), args)
+    finally:
+        CURRENT.reset(token)
+
+
+# ------------------------------------------------------------------ forward mode
+
+
+@final
+@frozen
+class JVPJaxpr:
+    """`(primals, tangents of the inputs that have one) -> (outputs, tangents of those that have one)`."""
+
+    jaxpr: Jaxpr
+    out_nonzero: Mask
+
+
+def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
+    """The derivative of a program, `nonzero` saying which inputs have a tangent."""
+    return jaxpr.memo.get(("jvp", nonzero), lambda: _jvp_jaxpr(jaxpr, nonzero))
+
+
+def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
+    n = len(jaxpr.invars)
+    out_nonzero: Mask = ()
+
+    def both(*args: Value) -> list[Value]:
+        nonlocal out_nonzero
+        handler = JVP(CURRENT.get())
+        tangents = iter(args[n:])
+        duals = [handler.wrap(x, next(tangents)) if t else x for x, t in zip(args, nonzero, strict=False)]
+        pairs = [handler.unwrap(o) for o in _run_under(handler, jaxpr, duals)]
+        out_nonzero = tuple([not isinstance(t, Zero) for _, t in pairs])
+        return [p for p, _ in pairs] + [t for _, t in pairs if not isinstance(t, Zero)]
+
+    tangent_avals = [a.tangent() for a, t in zip(jaxpr.in_avals, nonzero, strict=True) if t]
+    result, consts = stage(both, [*jaxpr.in_avals, *tangent_avals])
+    assert not consts
+    return JVPJaxpr(result, out_nonzero)
+
+
+# ------------------------------------------------------------------ batching
+
+
+@final
+@frozen
+class BatchedJaxpr:
+    jaxpr: Jaxpr
+    out_dims: tuple[int | None, ...]
+
+
+def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -> BatchedJaxpr:
+    """The program for a whole batch, `dims` saying where each input has the batch axis."""
+    return jaxpr.memo.get(("batch", axis, dims), lambda: _batch_jaxpr(jaxpr, axis, dims))
+
+
+def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -> BatchedJaxpr:
+    out_dims: tuple[int | None, ...] = ()
+
+    def batched(*args: Value) -> list[Value]:
+        nonlocal out_dims
+        handler = Batch(CURRENT.get(), axis)
+        inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
+        pairs = [handler.unwrap(o) for o in _run_under(handler, jaxpr, inputs)]
+        out_dims = tuple([d for _, d in pairs])
+        return [x for x, _ in pairs]
+
+    avals = [a if d is None else a.with_axis(axis.size, d) for a, d in zip(jaxpr.in_avals, dims, strict=True)]
+    result, consts = stage(batched, avals)
+    assert not consts
+    return BatchedJaxpr(result, out_dims)
+
+
+# ------------------------------------------------------------------ partial evaluation
+
+
+@final
+@frozen
+class Unzipped:
+    """A program in two halves: what can be computed from the known inputs, and the rest.
+
+    `known` maps the known inputs to the known outputs followed by new residuals; `unknown` maps the residuals, then
+    the unknown inputs, to the unknown outputs. A residual that is a known input is not computed by `known`:
+    `forwarded` gives, for each residual, the place of that input among the known inputs, or `None`.
+    """
+
+    known: Jaxpr
+    unknown: Jaxpr
+    out_unknown: Mask
+    forwarded: tuple[int | None, ...]
+
+
+def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
+    """Partial evaluation of a program: `PartialEval` over `Stage`."""
+    return jaxpr.memo.get(("unzip", unknown), lambda: _unzip_jaxpr(jaxpr, unknown))
+
+
+def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
+    outer = Stage(CURRENT.get())
+    rest = PartialEval(outer)
+    inputs = [(rest if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
+    outs = _run_under(rest, jaxpr, inputs)
+    out_unknown = tuple([rest.owns(o) for o in outs])
+    late, residuals = rest.build(
+        [t for t, u in zip(inputs, unknown, strict=True) if u], [o for o, u in zip(outs, out_unknown, strict=True) if u]
+    )
+    late, used = prune(late.closed(), (True,) * sum(out_unknown), keep=len(residuals))
+    residuals = [r for r, u in zip(residuals, used, strict=False) if u]
+    known_inputs = [t for t, u in zip(inputs, unknown, strict=True) if not u]
+    places = {id(t): i for i, t in enumerate(known_inputs)}
+    forwarded = tuple([places.get(id(r)) for r in residuals])
+    fresh = [r for r, place in zip(residuals, forwarded, strict=True) if place is None]
+    known, consts = outer.build(known_inputs, [o for o, u in zip(outs, out_unknown, strict=True) if not u] + fresh)
+    assert not consts
+    return Unzipped(dce(known), late, out_unknown, forwarded)
+
+
+# ------------------------------------------------------------------ transposition
+
+
+@final
+@frozen
+class TransposedJaxpr:
+    """`(values of the other inputs, cotangents of the outputs that have one) -> cotangents of the linear inputs`.
+
+    Only the cotangents that are not known to be zero are outputs; `in_nonzero` says which, among the linear inputs.
+    """
+
+    jaxpr: Jaxpr
+    in_nonzero: Mask
+
+
+def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> TransposedJaxpr:
+    """The program backwards, `linear` saying which inputs it is linear in."""
+    return jaxpr.memo.get(("transpose", linear, out_nonzero), lambda: _transpose_jaxpr(jaxpr, linear, out_nonzero))
+
+
+def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> TransposedJaxpr:
+    in_nonzero: Mask = ()
+    others = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin]
+
+    def transposed(*args: Value) -> list[Value]:
+        nonlocal in_nonzero
+        values, given = iter(args[: len(others)]), iter(args[len(others) :])
+        operands = [Linear(a) if lin else next(values) for a, lin in zip(jaxpr.in_avals, linear, strict=True)]
+        cts: list[Tangent] = [
+            next(given) if nz else Zero(a.tangent()) for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True)
+        ]
+        results = [ct for ct in backward(jaxpr, (), operands, cts) if ct is not None]
+        in_nonzero = tuple([not isinstance(ct, Zero) for ct in results])
+        return [ct for ct in results if not isinstance(ct, Zero)]
+
+    ct_avals = [a.tangent() for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True) if nz]
+    result, consts = stage(transposed, [*others, *ct_avals])
+    assert not consts
+    return TransposedJaxpr(result, in_nonzero)
