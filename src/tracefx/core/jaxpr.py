@@ -15,6 +15,7 @@ from tracefx.core.equality import strict
 from tracefx.core.handler import CURRENT
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.printer import Program, Style, format_jaxpr
 from tracefx.core.source import Provenance
 from tracefx.core.values import ConcreteArray, Value
 
@@ -68,8 +69,8 @@ class Memo:
 
 
 @final
-@frozen(cache_hash=True)
-class Jaxpr:
+@frozen(cache_hash=True, repr=False)
+class Jaxpr(Program):
     """A program: types of constants and inputs, equations in order, outputs.
 
     `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
@@ -110,7 +111,7 @@ class Jaxpr:
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class ClosedJaxpr:
     """A jaxpr with the constants it was traced with. Constants compare by type and bytes."""
 
@@ -132,6 +133,18 @@ class ClosedJaxpr:
     @property
     def effects(self) -> Effects:
         return self.jaxpr.effects
+
+    def text(self, style: Style = "tracefx") -> str:
+        """The program as text: `Jaxpr.text`."""
+        return format_jaxpr(self.jaxpr, style=style)
+
+    @override
+    def __repr__(self) -> str:
+        return self.text()
+
+    @override
+    def __str__(self) -> str:
+        return self.text()
 
     @override
     def __eq__(self, other: object) -> bool:

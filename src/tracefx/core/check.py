@@ -1,0 +1,168 @@
+"""Checking programs: every variable bound before its use, every type what the operation says."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from typing import Final, NoReturn, final
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.effects import Effect
+from tracefx.core.errors import JaxprTypeError
+from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.printer import format_eqn, variable_name
+from tracefx.core.source import Place, Source
+
+_NEIGHBOURS: Final = 2
+
+
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Raise `JaxprTypeError` unless the program is well formed.
+
+    Variables are numbered 0, 1, ... without a gap, bound once and before their use, and have the same type wherever
+    they stand; an equation's outputs have the types `abstract_eval` gives for its operands; literals are scalars of
+    their dtype; bodies are well formed, have no constants of their own, and do nothing their operation doesn't say.
+    The message shows the equation among its neighbours and the line of user code it comes from. Linear in the length
+    of the program; a jaxpr object is checked once in its life, however many equations share it.
+
+    >>> import numpy as np
+    >>> x = Var(0, ShapedArray((2,), np.dtype("float32")))
+    >>> check_jaxpr(Jaxpr((), (x,), (), (x,)))
+    >>> check_jaxpr(Jaxpr((), (), (), (x,)))
+    Traceback (most recent call last):
+    ...
+    tracefx.core.errors.JaxprTypeError: output 0: variable a is used here but bound nowhere before
+    """
+    if isinstance(jaxpr, Jaxpr):
+        jaxpr.memo.get("checked", lambda: _Check(jaxpr).run())
+        return
+    check_jaxpr(jaxpr.jaxpr)
+    expected = [v.aval for v in jaxpr.jaxpr.constvars]
+    given = [c.aval for c in jaxpr.consts]
+    if expected != given:
+        raise JaxprTypeError(f"the program's constants have the types {expected}, it was given {given}")
+
+
+@final
+class _Check:
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
+        self.env: list[ShapedArray | None] = []
+        self.at: int | None = None
+        """The equation being checked."""
+
+    def run(self) -> bool:
+        jaxpr = self.jaxpr
+        binders = len(jaxpr.constvars) + len(jaxpr.invars) + sum([len(e.outs) for e in jaxpr.eqns])
+        self.env = [None] * binders
+        for v in jaxpr.constvars:
+            self.define(v, "a constant")
+        for v in jaxpr.invars:
+            self.define(v, "an input")
+        for i, eqn in enumerate(jaxpr.eqns):
+            self.at = i
+            self.equation(eqn)
+        self.at = None
+        for i, x in enumerate(jaxpr.outs):
+            self.use(x, f"output {i}: ")
+        return True
+
+    # -------------------------------------------------------------- atoms
+
+    def define(self, v: Var, what: str) -> None:
+        name = variable_name(v.index)
+        if not 0 <= v.index < len(self.env):
+            self.fail(
+                f"{what} is variable {name}, number {v.index}, in a program of {len(self.env)} variables: "
+                f"they are numbered from 0 to {len(self.env) - 1}"
+            )
+        if self.env[v.index] is not None:
+            self.fail(f"{what} binds variable {name} (number {v.index}), which is bound already")
+        self.env[v.index] = v.aval
+
+    def use(self, x: Atom, where: str) -> None:
+        if isinstance(x, Literal):
+            problem = _misfit(x)
+            if problem is not None:
+                self.fail(where + problem)
+            return
+        name = variable_name(x.index)
+        bound = self.env[x.index] if 0 <= x.index < len(self.env) else None
+        if bound is None:
+            self.fail(f"{where}variable {name} is used here but bound nowhere before")
+        if bound != x.aval:
+            self.fail(f"{where}variable {name} is used as {x.aval!r}, but it was bound as {bound!r}")
+
+    # -------------------------------------------------------------- equations
+
+    def equation(self, eqn: Eqn) -> None:
+        for i, x in enumerate(eqn.inputs):
+            self.use(x, f"operand {i}: ")
+        prim = eqn.prim
+        if isinstance(prim, CarriesJaxprs):
+            self.bodies(prim.name, prim.jaxprs(), prim.effects)
+        try:
+            expected = list(prim.abstract_eval(*[x.aval for x in eqn.inputs]))
+        except Exception as error:  # a rule may fail in any way on operands it was not written for
+            self.fail(f"{prim.name} doesn't take these operands: {type(error).__name__}: {error}", error)
+        if len(expected) != len(eqn.outs):
+            self.fail(f"{prim.name} has {len(expected)} outputs, but {len(eqn.outs)} variables take them")
+        for v, aval in zip(eqn.outs, expected, strict=True):
+            if v.aval != aval:
+                self.fail(f"{prim.name} gives {aval!r}, but variable {variable_name(v.index)} is {v.aval!r}")
+        for v in eqn.outs:
+            self.define(v, f"an output of {prim.name}")
+
+    def bodies(self, name: str, bodies: Sequence[Jaxpr], effects: frozenset[Effect]) -> None:
+        for i, body in enumerate(bodies):
+            which = f"the body of {name}" if len(bodies) == 1 else f"body {i} of {name}"
+            if body.constvars:
+                self.fail(f"{which} has {len(body.constvars)} constants of its own; they must be inputs")
+            try:
+                check_jaxpr(body)
+            except JaxprTypeError as error:
+                self.fail(f"in {which}: {error}", error)
+            hidden = [e for e in body.effects if e.observable and e not in effects]
+            if hidden:
+                shown = ", ".join(sorted(map(str, hidden)))
+                self.fail(f"{which} has effects that {name} itself doesn't declare: {shown}")
+
+    # -------------------------------------------------------------- telling
+
+    def fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
+        if self.at is None:
+            raise JaxprTypeError(problem) from cause
+        eqns, i = self.jaxpr.eqns, self.at
+        first, last = max(0, i - _NEIGHBOURS), min(len(eqns), i + _NEIGHBOURS + 1)
+        lines = [f"{'-->' if k == i else '   '} {format_eqn(eqns[k])}" for k in range(first, last)]
+        if first > 0:
+            lines.insert(0, "    ...")
+        if last < len(eqns):
+            lines.append("    ...")
+        message = "\n".join([f"equation {i} of {len(eqns)}: {problem}", *lines, *_user_line(eqns[i])])
+        raise JaxprTypeError(message) from cause
+
+
+def _user_line(eqn: Eqn) -> list[str]:
+    source = eqn.source
+    if source is None:
+        return []
+    place: Place = source.place() if isinstance(source, Source) else source
+    code = linecache.getline(place.file, place.line).strip()
+    return [f"written at {place}" + (f": {code}" if code else "")]
+
+
+def _misfit(x: Literal) -> str | None:
+    """What is wrong with a literal."""
+    aval, shown = x.aval, f"literal {x.val!r}"
+    if aval.shape != ():
+        return f"{shown} has the type {aval!r}, but literals are scalars"
+    if type(x.val) not in (bool, int, float, complex):
+        return f"{shown} is a {type(x.val).__name__}; literals hold Python's bool, int, float or complex"
+    if dtypes.is_bool(aval.dtype) or dtypes.is_integer(aval.dtype):
+        stored = int(x.numpy().astype(object).item())
+        if stored != x.val:
+            return f"{shown} doesn't fit {aval!r}, which makes {stored} of it"
+    return None
