@@ -462,7 +462,6 @@ def test_wrong_arguments_are_refused(device: Device) -> None:
 
 
 CALLBACK = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
-    %n = stablehlo.constant dense<0> : tensor<i32>
     %r = stablehlo.custom_call @xla_ffi_python_cpu_callback(%a)
         {api_version = 4 : i32, has_side_effect = true, backend_config = {index = 0 : ui64}}
         : (tensor<f32>) -> tensor<f32>
@@ -470,13 +469,62 @@ CALLBACK = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
 }"""
 
 
-def test_an_error_while_running_is_raised_by_whoever_waits(device: Device) -> None:
-    def fail(*_: object) -> tuple[object, ...]:
-        raise ValueError("the callback's own words")
+def fail(*_: object) -> tuple[object, ...]:
+    raise ValueError("the callback's own words")
 
+
+def test_an_error_while_a_program_is_enqueued_is_raised_there(device: Device) -> None:
     executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
     with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
-        runtime.to_numpy(executable.execute([runtime.put(np.array(1, np.float32), device)])[0])
+        executable.execute([runtime.put(np.array(1, np.float32), device)])
+
+
+def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
+    kind = "tensor<1000x1000xf32>"
+    slow = compiled(
+        f"""func.func public @main(%a: {kind}) -> {kind} {{
+            %r = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}
+            return %r : {kind}
+        }}""",
+        device,
+    )
+    failing = runtime.compile_module(
+        runtime.parse_module(
+            f"""func.func public @main(%a: {kind}) -> ({kind}, {kind}) {{
+                %b = stablehlo.negate %a : {kind}
+                %r = stablehlo.custom_call @xla_ffi_python_cpu_callback(%b)
+                    {{api_version = 4 : i32, has_side_effect = true, backend_config = {{index = 0 : ui64}}}}
+                    : ({kind}) -> {kind}
+                return %b, %r : {kind}, {kind}
+            }}"""
+        ),
+        device=device,
+        host_callbacks=[fail],
+    )
+    negating = compiled(
+        f"func.func public @main(%a: {kind}) -> {kind} {{ %r = stablehlo.negate %a : {kind} return %r : {kind} }}",
+        device,
+    )
+    start = runtime.put(np.ones((1000, 1000), np.float32), device)
+
+    def enqueue() -> list[Buffer]:
+        # XLA enqueues a program only while an argument is still being computed. Should this thread be kept from
+        # running for that long, the product is done, the program runs at once, and it is tried again.
+        for _ in range(50):
+            try:
+                return failing.execute(slow.execute([start]))
+            except runtime.ExecutionError:
+                continue
+        raise AssertionError("no program was ever enqueued")
+
+    results = enqueue()
+    dependent = negating.execute(results[:1])
+    for result in (*results, *dependent):
+        for wait in (runtime.to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.to_numpy):
+            with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+                wait(result)
+        assert runtime.is_ready(result)
+        assert not runtime.is_deleted(result)
 
 
 def test_a_host_callback_is_called(device: Device) -> None:

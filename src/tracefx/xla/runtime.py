@@ -9,9 +9,10 @@ and `dlpack_managed_tensor_to_buffer`. Loading this module loads XLA, so only co
 An array read from a buffer (`to_numpy`) holds on to the buffer's memory and is read-only; while one is alive XLA
 copies instead of reusing a donated buffer. Borrowed memory is never written to either: donating it makes XLA copy.
 
-**When errors come.** Execution may be asynchronous. What goes wrong while the program is enqueued is raised by
-`Executable.execute`, what goes wrong later by whatever first waits for a result (`to_numpy`, `block_until_ready`,
-another `execute`), always as an `ExecutionError`.
+**When errors come.** A program whose arguments are still being computed, or that is large, runs on another thread.
+What goes wrong before `Executable.execute` returns is raised by it. What goes wrong later is raised by whatever waits
+for one of the results (`to_numpy`, `block_until_ready`, `to_dlpack`), every time, and likewise for programs that took
+such a result as an argument; a failed result counts as ready. It is always an `ExecutionError`.
 
 **Threads.** Everything here may be called from any thread. There is one MLIR context for the process, with MLIR's own
 locking left on, so that programs can be built and compiled in several threads at once. What is made in a context
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     # devices
+    "Client",
     "Device",
     "client",
     "devices",
@@ -177,7 +179,9 @@ else:
     _SingleDeviceSharding = _jax.SingleDeviceSharding
 
 
-class _Client(Protocol):
+class Client(Protocol):
+    """PJRT's client of one platform, as far as this module uses it."""
+
     def local_devices(self) -> list[Device]: ...
     def compile_and_load(
         self,
@@ -282,11 +286,11 @@ _starting: Final = threading.RLock()  # two threads must not start two clients: 
 
 
 @functools.cache
-def _start_cpu_client() -> _Client:
-    return cast(_Client, _jax.get_tfrt_cpu_client(asynchronous=True))
+def _start_cpu_client() -> Client:
+    return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
 
 
-def client(platform: str = "cpu") -> _Client:
+def client(platform: str = "cpu") -> Client:
     """The PJRT client of a platform, started at the first call.
 
     The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` said at that moment, else 1.
@@ -752,9 +756,9 @@ def compile_module(
     where = _device_list((device,))
     try:
         if host_callbacks:
-            loaded = client().compile_and_load(module, where, options, host_callbacks)
+            loaded = client(device.platform).compile_and_load(module, where, options, host_callbacks)
         else:
-            loaded = client().compile_and_load(module, where, options)
+            loaded = client(device.platform).compile_and_load(module, where, options)
     except _JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return Executable(loaded, device, parameters, results)
@@ -782,7 +786,9 @@ def load_executable(data: bytes, device: Device) -> Executable:
     if version != _JAXLIB_VERSION:
         raise LoadError(f"the executable was written by jaxlib {version}, this is {_JAXLIB_VERSION}: compile it again")
     try:
-        loaded = client().deserialize_executable(data[end:], _device_list((device,)), _compile_options(device, {}))
+        loaded = client(device.platform).deserialize_executable(
+            data[end:], _device_list((device,)), _compile_options(device, {})
+        )
     except (_JaxRuntimeError, ValueError) as error:
         raise LoadError(str(error)) from error
     return Executable(loaded, device, parameters, results)
