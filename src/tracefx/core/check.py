@@ -123,7 +123,8 @@ class _Check:
             try:
                 check_jaxpr(body)
             except JaxprTypeError as error:
-                self.fail(f"in {which}: {error}", error)
+                told = str(error).replace("\n", "\n    ")
+                self.fail(f"in {which}: {told}", error)
             hidden = [e for e in body.effects if e.observable and e not in effects]
             if hidden:
                 shown = ", ".join(sorted(map(str, hidden)))

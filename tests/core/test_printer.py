@@ -1,0 +1,337 @@
+"""The text of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import dedent
+from typing import Final
+
+import numpy as np
+import pytest
+from attrs import frozen
+from hypothesis import given
+from typing_extensions import override
+
+from tests.core.programs import (
+    I32,
+    SCALAR,
+    VECTOR,
+    WEAK,
+    Add,
+    Call,
+    Custom,
+    Dims,
+    Log,
+    Many,
+    Mode,
+    Program,
+    Scale,
+    Sin,
+    Split,
+    Switch,
+    Window,
+    chain,
+    programs,
+)
+from tracefx.core.avals import ShapedArray
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.printer import ShownAsJax, format_eqn, format_jaxpr, letters, variable_name
+from tracefx.core.values import from_numpy
+
+ONE: Final = Literal(1.0, WEAK)
+
+
+def lines(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def doubled() -> Jaxpr:
+    p = Program(VECTOR)
+    (b,) = p(Add(), *p.invars, *p.invars)
+    return p.returns(b)
+
+
+# ------------------------------------------------------------------ programs
+
+
+def test_a_short_program_stands_on_one_line() -> None:
+    p = Program(VECTOR)
+    (b,) = p(Add(), ONE, p.invars[0])
+    jaxpr = p.returns(b)
+    assert str(jaxpr) == "{ lambda ; a:f32[3]. let b:f32[3] = add 1.0:f32[]* a in (b,) }"
+    assert jaxpr.text("jax") == "{ lambda ; a:f32[3]. let b:f32[3] = add 1.0:f32[] a in (b,) }"
+    assert repr(jaxpr) == str(jaxpr)
+
+
+def test_a_longer_one_on_several() -> None:
+    p = Program(VECTOR, WEAK, consts=[SCALAR])
+    (d,) = p(Add(), p.invars[1], p.invars[0])
+    p(Sin(), d)
+    (f,) = p(Sin(), p.constvars[0])
+    text = lines("""
+        { lambda a:f32[]; b:f32[3] c:f32[]*. let
+            d:f32[3] = add c b
+            _:f32[3] = sin d
+            f:f32[] = sin a
+          in (d, f, 1.0:f32[]*) }
+    """)
+    jaxpr = p.returns(d, f, ONE)
+    assert str(jaxpr) == text
+    closed = ClosedJaxpr(jaxpr, (from_numpy(np.ones((), np.float32)),))
+    assert repr(closed) == str(closed) == closed.text() == text
+    assert closed.text("jax") == text.replace("*", "").replace("f:f32[] =", "e:f32[] =").replace("d, f", "d, e")
+
+
+def test_without_equations_inputs_and_outputs() -> None:
+    empty = Jaxpr((), (), (), ())
+    assert str(empty) == "{ lambda ; . let in () }"
+    assert empty.text("jax") == "{ lambda ; . let  in () }"
+
+
+def test_equations_without_operands_or_outputs() -> None:
+    p = Program(VECTOR)
+    p(Log("hi"), *p.invars)
+    p(Split(0))
+    assert p.returns().text(width=90) == (
+        "{ lambda ; a:f32[3]. let () = 'log to file'[message='hi'] a; () = split[n=0] in () }"
+    )
+    assert p.returns().text("jax", 200) == "{ lambda ; a:f32[3]. let log to file[message=hi] a; split[n=0]  in () }"
+
+
+def test_a_variable_is_named_after_its_number() -> None:
+    assert [letters(n) for n in (0, 25, 26, 27, 51, 52, 26 * 26 - 1, 26 * 26)] == [
+        "a", "z", "ba", "bb", "bz", "ca", "zz", "baa",
+    ]  # fmt: skip
+    assert len({variable_name(n) for n in range(20_000)}) == 20_000
+
+
+@pytest.mark.parametrize("word", ["in", "let", "inf", "nan", "nanj"])
+def test_a_variable_is_no_reserved_word(word: str) -> None:
+    n = 0
+    for c in word:
+        n = 26 * n + ord(c) - ord("a")
+    assert letters(n) == word
+    assert variable_name(n) == word + "_"
+
+
+def test_unused_outputs_elsewhere_than_in_their_place_keep_their_names() -> None:
+    a, b, c = (Var(i, SCALAR) for i in (0, 2, 1))
+    jaxpr = Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)), Eqn(Sin(), (a,), (c,))), (a,))
+    assert str(jaxpr) == lines("""
+        { lambda ; a:f32[]. let c:f32[] = sin a; b:f32[] = sin a in (a,) }
+    """)
+
+
+# ------------------------------------------------------------------ bodies
+
+
+def test_bodies_are_indented() -> None:
+    p = Program(VECTOR)
+    (b,) = p(Call("<lambda>", chain(2)), *p.invars)
+    (c,) = p(Switch((doubled(), chain(0))), b)
+    jaxpr = p.returns(c)
+    assert str(jaxpr) == lines("""
+        { lambda ; a:f32[3]. let
+            b:f32[3] = jit[
+              label='<lambda>'
+              jaxpr={ lambda ; a:f32[3]. let
+                  b:f32[3] = sin a
+                  c:f32[3] = sin b
+                in (c,) }
+            ] a
+            c:f32[3] = cond[
+              branches=(
+                { lambda ; a:f32[3]. let b:f32[3] = add a a in (b,) }
+                { lambda ; a:f32[3]. let in (a,) }
+              )
+            ] b
+          in (c,) }
+    """)
+    assert jaxpr.text("jax") == lines("""
+        { lambda ; a:f32[3]. let
+            b:f32[3] = jit[
+              name=<lambda>
+              jaxpr={ lambda ; a:f32[3]. let
+                  c:f32[3] = sin a
+                  b:f32[3] = sin c
+                in (b,) }
+            ] a
+            d:f32[3] = cond[
+              branches=(
+                { lambda ; e:f32[3]. let f:f32[3] = add e e in (f,) }
+                { lambda ; g:f32[3]. let  in (g,) }
+              )
+            ] b
+          in (d,) }
+    """)
+
+
+def test_a_shared_body_is_written_once_before_those_that_use_it() -> None:
+    inner = doubled()
+    p = Program(VECTOR)
+    (b,) = p(Call("inner", inner), *p.invars)
+    outer = p.returns(b)
+    p = Program(VECTOR)
+    (b,) = p(Call("f", outer), *p.invars)
+    (c,) = p(Call("f", outer), b)
+    jaxpr = p.returns(c)
+    assert str(jaxpr) == lines("""
+        let inner = { lambda ; a:f32[3]. let b:f32[3] = add a a in (b,) } in
+        let f = { lambda ; a:f32[3]. let
+            b:f32[3] = jit[label='inner' jaxpr=inner] a
+          in (b,) } in
+        { lambda ; a:f32[3]. let
+            b:f32[3] = jit[label='f' jaxpr=f] a
+            c:f32[3] = jit[label='f' jaxpr=f] b
+          in (c,) }
+    """)
+    assert jaxpr.text("jax") == lines("""
+        let f = { lambda ; a:f32[3]. let
+            b:f32[3] = jit[name=inner jaxpr=inner] a
+          in (b,) } in
+        let inner = { lambda ; c:f32[3]. let d:f32[3] = add c c in (d,) } in
+        { lambda ; e:f32[3]. let
+            g:f32[3] = jit[name=f jaxpr=f] e
+            h:f32[3] = jit[name=f jaxpr=f] g
+          in (h,) }
+    """)
+
+
+def test_names_of_shared_bodies_are_apart() -> None:
+    p = Program(VECTOR)
+    x = p.invars[0]
+    for label in ("f", "f", "float32", "in", "<lambda>", "é 1", "", "1"):
+        body = chain(1, Scale(label))
+        (x,) = p(Call(label, body), *p(Call(label, body), x))
+    text = str(p.returns(x))
+    names = [line.split()[1] for line in text.splitlines() if line.startswith("let ")]
+    assert names == ["f", "f1", "float321", "in1", "lambda1", "__1", "jaxpr", "jaxpr1"]
+
+
+def test_a_long_body_is_written_before() -> None:
+    p = Program(VECTOR)
+    (b,) = p(Call("f", chain(11)), *p.invars)
+    assert str(p.returns(b)).startswith("let f = { lambda ; a:f32[3]. let\n    b:f32[3] = sin a\n")
+    assert str(p.returns(b)).endswith("in\n{ lambda ; a:f32[3]. let b:f32[3] = jit[label='f' jaxpr=f] a in (b,) }")
+
+
+def test_shared_bodies_within_shared_bodies_cost_no_more_than_their_number() -> None:
+    body = doubled()
+    for _ in range(60):
+        p = Program(VECTOR)
+        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
+        body = p.returns(x)
+    assert len(str(body).splitlines()) < 60 * 6
+    assert len(body.text("jax").splitlines()) < 60 * 6
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def shown(prim: Primitive) -> str:
+    return format_eqn(Eqn(prim, (), (Var(0, SCALAR),))).removeprefix("a:f32[] = ")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (True, "True"),
+        (1.0, "1.0"),
+        (-0.0, "-0.0"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (1e300, "1e+300"),
+        (-2j, "(-0-2j)"),
+        (complex(1, float("nan")), "complex(1.0, nan)"),
+        (None, "None"),
+        ("a'b\n", '"a\'b\\n"'),
+        (b"\x00", "b'\\x00'"),
+        ((), "()"),
+        ((1,), "(1,)"),
+        ((1, (2.0, None)), "(1, (2.0, None))"),
+        (frozenset({3, 1}), "frozenset(1, 3)"),
+        (np.dtype("float32"), "float32"),
+        (np.dtype([("float0", np.void, 0)]), "float0"),
+        (Mode.FILL, "Mode.FILL"),
+        (Dims((1,), mode=Mode.CLIP), "Dims(lhs=(1,), rhs=(), mode=Mode.CLIP)"),
+        (Window(1, -1), "Window(low=1, high=-1)"),
+        (VECTOR, "f32[3]"),
+        (ONE, "1.0:f32[]*"),
+        (Scale(2), "scale[factor=2]"),
+        (Sin(), "sin[]"),
+        (chain(0), "{ ... }"),
+        (lines, "<lines>"),
+        (np.float32(1), "<np.float32(1.0)>"),
+    ],
+)
+def test_parameters(value: object, text: str) -> None:
+    assert shown(Scale(value)) == f"scale[factor={text}]"
+
+
+def test_which_fields_are_shown() -> None:
+    assert shown(Many()) == "many[dims=None mode=Mode.CLIP dtype=None text='']"
+    given = Many(window=Window(0, 1), label="unseen")
+    assert shown(given) == "many[dims=None mode=Mode.CLIP window=Window(low=0, high=1) dtype=None text='']"
+
+
+def test_which_fields_jax_shows() -> None:
+    p = Program(VECTOR)
+    p(Many(dtype=I32, label="seen"), *p.invars)
+    (line,) = [x for x in p.returns().text("jax", 20).splitlines() if "new_dtype" in x]
+    assert line.strip() == "new_dtype=int32"
+    assert "text=" not in p.returns().text("jax")
+
+
+def test_callables_in_jaxs_style_have_their_last_name() -> None:
+    p = Program(VECTOR)
+    p(Custom(lambda: None), *p.invars)
+    assert "custom[rule=<lambda>] a" in p.returns().text("jax")
+
+
+def test_an_operation_may_say_what_jax_calls_its_parameters() -> None:
+    @frozen(eq=False)
+    class Dot(Primitive, ShownAsJax):
+        name = "dot_general"
+        contract: tuple[int, int]
+
+        @override
+        def jax_params(self) -> Mapping[str, object]:
+            m, n = self.contract
+            return {"precision": None, "dimension_numbers": (([m], [n]), ([], []))}
+
+    jaxpr = Jaxpr((), (), (Eqn(Dot((1, 0)), (), (Var(0, SCALAR),)),), ())
+    assert "dot_general[dimension_numbers=(([1], [0]), ([], [])) precision=None] " in jaxpr.text("jax", 200)
+    assert "dot_general[contract=(1, 0)]" in str(jaxpr)
+
+
+def test_long_parameters_stand_below_each_other() -> None:
+    p = Program(VECTOR)
+    (b,) = p(Scale(tuple(range(30))), *p.invars)
+    assert format_jaxpr(p.returns(b)) == lines(f"""
+        {{ lambda ; a:f32[3]. let
+            b:f32[3] = scale[
+              factor={tuple(range(30))}
+            ] a
+          in (b,) }}
+    """)
+
+
+# ------------------------------------------------------------------ any program
+
+
+@given(programs())
+def test_the_text_depends_on_content_alone(jaxpr: Jaxpr) -> None:
+    assert str(jaxpr) == str(jaxpr)
+    assert all(line == line.rstrip() for line in str(jaxpr).splitlines())
+
+
+def test_a_long_program() -> None:
+    assert len(str(chain(5000)).splitlines()) == 5002
+
+
+def test_shapes() -> None:
+    x = Var(0, ShapedArray((2, 0, 5), np.dtype("bool")))
+    assert str(Jaxpr((), (x,), (), (x,))) == "{ lambda ; a:bool[2,0,5]. let in (a,) }"
