@@ -1,0 +1,478 @@
+"""Laws of operations: what every operation must satisfy, JAX being the oracle.
+
+A `Record` says how to call one operation and JAX's counterpart, and makes arguments. Each law is a function of a record
+and arguments that raises `AssertionError`; test files parametrize over records and dtypes and call the laws:
+
+    @pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+    def test_values(record: Record, dtype: DType) -> None:
+        for args in record.samples(dtype, rng(record.name, dtype)):
+            agrees_with_jax(record, args)
+
+Arguments are NumPy arrays, whose dtype counts as asked for explicitly; Python scalars, which are weakly typed; or
+`Weak` arrays. Unlike `jax.lax`, our functions give a Python number the dtype of the array beside it; where that is not
+its default dtype there is nothing to compare with. All tolerances stand in `ULPS` below.
+"""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax, ml_dtypes"
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from attrs import frozen
+from jax._src.lax import lax as jax_lax
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import current, handling
+from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
+from tracefx.core.values import Value, as_value, from_numpy, to_numpy
+from tracefx.handlers.batch import Batch
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.partial_eval import PartialEval
+from tracefx.handlers.stage import stage
+from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import convert
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+# ------------------------------------------------------------------ records
+
+
+@final
+@frozen(eq=False)
+class Weak:
+    """An array whose dtype gives way, as one computed from Python numbers."""
+
+    value: NDArray
+
+
+Arg: TypeAlias = NDArray | Scalar | Weak
+Args: TypeAlias = tuple[Arg, ...]
+Samples: TypeAlias = Callable[[DType, np.random.Generator], list[Args]]
+
+
+@final
+@frozen(eq=False)
+class Record:
+    """One operation, with its static parameters applied.
+
+    `samples` makes arguments of any kind, edge values among them; two calls give arguments of the same types.
+    `points` makes arguments at which the operation is differentiable, well away from kinks and poles; None where no
+    operand has derivatives.
+    """
+
+    name: str
+    ours: Callable[..., Array]
+    oracle: Callable[..., jax.Array]
+    dtypes: tuple[DType, ...]
+    samples: Samples
+    points: Samples | None = None
+
+
+def cases(records: Iterable[Record]) -> list[tuple[Record, DType]]:
+    return [(record, dtype) for record in records for dtype in record.dtypes]
+
+
+def case_id(part: Record | DType) -> str:
+    return part.name if isinstance(part, Record) else dtypes.short_name(part)
+
+
+def rng(*key: object) -> np.random.Generator:
+    """A generator that gives the same numbers in every run and process."""
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
+
+
+INTS: Final = (dtypes.int8, dtypes.int32, dtypes.int64)
+UINTS: Final = (dtypes.uint8, dtypes.uint32, dtypes.uint64)
+NARROW_INTS: Final = (dtypes.int4, dtypes.uint4)
+FLOATS: Final = (dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64)
+COMPLEXES: Final = (dtypes.complex64, dtypes.complex128)
+SHAPES: Final = ((), (5,), (2, 3), (0,), (2, 0))
+
+
+def normal(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator, scale: float = 1.0) -> NDArray:
+    """Numbers of any dtype: normally distributed, or drawn from an integer's whole range."""
+    if dtypes.is_bool(dtype):
+        return np.asarray(gen.integers(0, 2, shape)).astype(np.bool_)
+    if dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        wide = np.int64 if dtypes.is_signed(dtype) else np.uint64
+        return np.asarray(gen.integers(int(info.min), int(info.max), shape, wide, endpoint=True)).astype(dtype)
+    if dtypes.is_complex(dtype):
+        return np.asarray((gen.standard_normal(shape) + 1j * gen.standard_normal(shape)) * scale).astype(dtype)
+    return np.asarray(gen.standard_normal(shape) * scale).astype(dtype)
+
+
+def edges(dtype: DType) -> NDArray:
+    """The values of a dtype that go wrong first."""
+    if dtypes.is_bool(dtype):
+        return np.array([False, True])
+    if dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+        values = sorted({low, low + 1, 0, 1, 2, 3, high - 1, high, max(-1, low)})
+        return np.array(values, np.uint64 if low == 0 else np.int64).astype(dtype)
+    real = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, np.inf, -np.inf, np.nan])
+    if dtypes.is_complex(dtype):
+        return np.array([complex(a, b) for a, b in itertools.product(real[:5], real[:5])]).astype(dtype)
+    return real.astype(dtype)
+
+
+def pairs(x: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
+    """Every element of one array against every element of another."""
+    return np.repeat(x, y.size), np.tile(y, x.size)
+
+
+# ------------------------------------------------------------------ arguments on both sides
+
+
+def mine(x: Arg) -> Value:
+    if isinstance(x, Weak):
+        return convert(from_numpy(x.value, x.value.dtype), x.value.dtype, weak_type=True)
+    return from_numpy(x, x.dtype) if isinstance(x, np.ndarray) else as_value(x)
+
+
+def theirs(x: Arg) -> jax.Array | Scalar:
+    if isinstance(x, Weak):
+        weak: jax.Array = jax_lax._convert_element_type(jnp.asarray(x.value, x.value.dtype), weak_type=True)
+        return weak
+    return jnp.asarray(x, x.dtype) if isinstance(x, np.ndarray) else x
+
+
+def passed(x: Arg) -> Array | Scalar:
+    """As `mine`, Python scalars left for the function under test to deal with."""
+    if isinstance(x, np.ndarray | Weak):
+        value = mine(x)
+        assert isinstance(value, Array)
+        return value
+    return x
+
+
+def numbers(x: Arg) -> NDArray:
+    return x.value if isinstance(x, Weak) else np.asarray(x)
+
+
+def aval_of(x: jax.Array) -> ShapedArray:
+    return ShapedArray(x.shape, np.dtype(x.dtype), bool(x.weak_type))
+
+
+# ------------------------------------------------------------------ tolerances: all of them
+
+
+@final
+@frozen
+class Ulps:
+    """How far two results may be apart, in units in the last place of the larger one's components."""
+
+    f64: int = 0
+    f32: int = 0
+    narrow: int = 0
+    """For 16-bit floats."""
+
+    def of(self, dtype: DType) -> int:
+        bits = dtypes.itemsize_bits(dtypes.real_dtype(dtype))
+        return {64: self.f64, 32: self.f32}.get(bits, self.narrow)
+
+
+EXACT: Final = Ulps()
+# Operations that are not here agree bit for bit, except that compiled code may flush subnormals to zero.
+ULPS: Final[Mapping[str, Ulps]] = {}
+DERIVATIVE: Final = Ulps(64, 64, 64)
+"""For tangents and cotangents, computed by different but equal formulas."""
+
+
+def ulps_of(name: str) -> Ulps:
+    """The tolerance of an operation; parameters after its name, as in `round away`, don't count."""
+    return ULPS.get(name.split()[0], EXACT)
+
+
+def assert_identical(got: NDArray, want: NDArray, what: str) -> None:
+    """Equal shapes, dtypes and bits; any NaN equals any other."""
+    assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
+    assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"
+    if not got.size:
+        return
+    a, b = [np.ascontiguousarray(x) for x in (got, want)]
+    if dtypes.is_complex(a.dtype):
+        a, b = [x.view(dtypes.real_dtype(x.dtype)) for x in (a, b)]
+    same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(b.size, -1)
+    wrong = np.flatnonzero(~(same.all(1) | ((a != a) & (b != b)).ravel()))
+    assert not wrong.size, f"{what}: {a.flat[wrong[0]]!r} at {wrong[0]}, expected {b.flat[wrong[0]]!r}"
+
+
+def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> None:
+    """Equal shapes and dtypes, NaNs and infinities in the same places, the rest within the tolerance."""
+    assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
+    assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"
+    if not dtypes.is_inexact(got.dtype):
+        assert_identical(got, want, what)
+        return
+    wide = np.complex128 if dtypes.is_complex(got.dtype) else np.float64
+    distance = _distance(got.astype(wide), want.astype(wide), got.dtype)
+    allowed = tolerance.of(got.dtype)
+    worst = int(np.argmax(distance)) if distance.size else 0
+    assert not distance.size or distance.flat[worst] <= allowed, (
+        f"{what}: {got.flat[worst]!r} at {worst}, expected {want.flat[worst]!r}: {distance.flat[worst]} ulps apart, "
+        f"allowed are {allowed}"
+    )
+
+
+def _distance(got: NDArray, want: NDArray, dtype: DType) -> NDArray:
+    """In ulps of the larger component for complex numbers: a tiny part beside a large one has no digits of its own."""
+    info = dtypes.finfo(dtype)
+    eps, tiny = float(info.eps), float(info.smallest_normal)
+    parts = [(got.real, want.real), (got.imag, want.imag)] if np.iscomplexobj(got) else [(got, want)]
+    with np.errstate(all="ignore"):
+        sizes = [np.where(np.isfinite(w), np.abs(w), 0.0) for _, w in parts]
+        scale = np.maximum(np.maximum.reduce(sizes), tiny)
+        ulp = eps * 2.0 ** np.floor(np.log2(scale))
+        apart = np.zeros(got.shape)
+        for g, w in parts:
+            same = (g == w) & ((g != 0) | (np.signbit(g) == np.signbit(w)))
+            same |= np.isnan(g) & np.isnan(w)
+            same |= (np.abs(g) <= tiny) & (np.abs(w) <= tiny) & ((g != 0) | (w != 0))  # one of them was flushed
+            apart = np.maximum(apart, np.where(same, 0.0, np.nan_to_num(np.abs(g - w) / ulp, nan=np.inf)))
+            apart = np.where(~same & (g == 0) & (w == 0), 1.0, apart)  # zeros of different sign
+    return apart
+
+
+# ------------------------------------------------------------------ laws
+
+
+def evaluated(record: Record, args: Args) -> Array:
+    out = record.ours(*map(passed, args))
+    assert isinstance(out, Array), f"{record.name} gave {out!r}"
+    return out
+
+
+def agrees_with_jax(record: Record, args: Args) -> None:
+    """Value, shape, dtype and weak type are JAX's."""
+    out = evaluated(record, args)
+    want = record.oracle(*map(theirs, args))
+    what = f"{record.name}{args}"
+    assert repr(out.aval) == repr(aval_of(want)), f"{what}: type {out.aval!r}, JAX has {aval_of(want)!r}"
+    assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
+
+
+def stages_as_it_evaluates(record: Record, args: Args) -> None:
+    """Traced, the operation has the type it has evaluated; the recorded program evaluates to the same bits."""
+    out = evaluated(record, args)
+    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
+    arrays = [v for v in values if v is not None]
+
+    def program(*tracers: Value) -> list[Value]:
+        rest = iter(tracers)
+        return [record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])]
+
+    jaxpr, consts = stage(program, [v.aval for v in arrays])
+    assert jaxpr.out_avals == (out.aval,), f"{record.name}: staged {jaxpr.out_avals}, evaluated {out.aval!r}"
+    (again,) = eval_jaxpr(jaxpr, consts, arrays)
+    assert again.aval == out.aval
+    assert_identical(to_numpy(again), to_numpy(out), f"{record.name}, staged and evaluated")
+
+
+def inexact_positions(args: Args) -> list[int]:
+    return [i for i, a in enumerate(args) if not isinstance(a, Scalar) and dtypes.is_inexact(numbers(a).dtype)]
+
+
+def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every nonempty choice of positions."""
+    for n in range(1, len(positions) + 1):
+        yield from itertools.combinations(positions, n)
+
+
+def push(f: Callable[..., Value], args: Sequence[Value], tangents: Mapping[int, Value]) -> tuple[Value, Tangent]:
+    """The output and its tangent, for tangents of some of the arguments."""
+    with handling(JVP(current())) as h:
+        out = f(*[h.wrap(a, tangents[i]) if i in tangents else a for i, a in enumerate(args)])
+    return h.unwrap(out)
+
+
+def dense(t: Tangent) -> NDArray:
+    return np.zeros(t.aval.shape, t.aval.dtype) if isinstance(t, Zero) else to_numpy(t)
+
+
+def tangent_of(x: Arg, gen: np.random.Generator) -> NDArray:
+    return normal(numbers(x).shape, numbers(x).dtype, gen)
+
+
+def _oracle_of(record: Record, args: Args, chosen: Sequence[int]) -> Callable[..., jax.Array]:
+    def f(*xs: jax.Array) -> jax.Array:
+        given = dict(zip(chosen, xs, strict=True))
+        return record.oracle(*[given.get(i, theirs(a)) for i, a in enumerate(args)])
+
+    return f
+
+
+def pushes_as_jax(record: Record, args: Args) -> None:
+    """Tangents are JAX's in type, and in value up to rounding, for every choice of operands that have one."""
+    gen = rng(record.name, "tangents")
+    for chosen in subsets(inexact_positions(args)):
+        ts = {i: tangent_of(args[i], gen) for i in chosen}
+        out, t = push(record.ours, list(map(mine, args)), {i: _like(t, mine(args[i])) for i, t in ts.items()})
+        xs = [theirs(args[i]) for i in chosen]
+        want, want_t = jax.jvp(_oracle_of(record, args, chosen), xs, [_jax_like(t, args[i]) for i, t in ts.items()])
+        what = f"jvp of {record.name}{args} at {chosen}"
+        assert out.aval == evaluated(record, args).aval, what
+        assert t.aval == out.aval.tangent(), f"{what}: tangent {t.aval!r} of {out.aval!r}"
+        assert t.aval.dtype == np.dtype(want_t.dtype), what
+        if dtypes.is_inexact(t.aval.dtype) and dtypes.itemsize_bits(dtypes.real_dtype(t.aval.dtype)) >= 32:
+            assert_close(dense(t), np.asarray(want_t), DERIVATIVE, what)
+        assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
+
+
+def _like(t: NDArray, x: Value) -> Value:
+    return convert(from_numpy(t, t.dtype), x.aval.dtype, x.aval.weak_type)
+
+
+def _jax_like(t: NDArray, x: Arg) -> jax.Array | Scalar:
+    return theirs(Weak(t)) if isinstance(x, Weak) else theirs(t)
+
+
+def pushes_as_differences(record: Record, args: Args) -> None:
+    """Tangents are what central differences give, in float64."""
+    gen = rng(record.name, "differences")
+    for chosen in subsets(inexact_positions(args)):
+        ts = {i: tangent_of(args[i], gen) for i in chosen}
+        _, t = push(record.ours, list(map(mine, args)), {i: _like(t, mine(args[i])) for i, t in ts.items()})
+        step = 1e-5
+
+        def moved(h: float, ts: Mapping[int, NDArray] = ts) -> NDArray:
+            return to_numpy(
+                record.ours(
+                    *[mine(np.asarray(numbers(a) + h * ts[i])) if i in ts else passed(a) for i, a in enumerate(args)]
+                )
+            )
+
+        want = (moved(step) - moved(-step)) / (2 * step) if t.aval.dtype != dtypes.float0 else dense(t)
+        if t.aval.dtype == dtypes.float0:
+            continue
+        np.testing.assert_allclose(dense(t), want, 2e-7, 2e-8, err_msg=f"jvp of {record.name}{args} at {chosen}")
+
+
+def pair(x: NDArray, y: NDArray) -> float:
+    """The pairing of tangents and cotangents: bilinear, without conjugation."""
+    return float(np.sum(x * y, dtype=np.result_type(x, y)).real)
+
+
+def linear_map(
+    f: Callable[..., Value], args: Sequence[Value], chosen: Sequence[int]
+) -> tuple[Value, Tangent, Callable[[Tangent], Sequence[Tangent | None]]]:
+    """The output, its (possibly symbolically zero) unknown tangent, and the pullback of cotangents."""
+    unknown = PartialEval(current())
+    tracers = [unknown.input(args[i].aval.tangent()) for i in chosen]
+    with handling(unknown):
+        out, t = push(f, args, dict(zip(chosen, tracers, strict=True)))
+    if isinstance(t, Zero):
+        return out, t, lambda ct: [Zero(args[i].aval.tangent()) for i in chosen]
+    jaxpr, consts = unknown.build(tracers, [t])
+    return out, t, lambda ct: backward(jaxpr, consts, [Linear(v.aval) for v in jaxpr.invars], [ct])
+
+
+def transposes(record: Record, args: Args) -> None:
+    """`<J v, w> = <v, Jᵀ w>`, and cotangents have the types of what they belong to."""
+    gen = rng(record.name, "cotangents")
+    for chosen in subsets(inexact_positions(args)):
+        values = list(map(mine, args))
+        vs = {i: tangent_of(args[i], gen) for i in chosen}
+        out, t, pullback = linear_map(record.ours, values, chosen)
+        if isinstance(t, Zero):
+            continue
+        _, pushed = push(record.ours, values, {i: _like(v, values[i]) for i, v in vs.items()})
+        w = normal(out.aval.shape, out.aval.dtype, gen)
+        cts = pullback(_like(w, out))
+        what = f"transpose of {record.name}{args} at {chosen}"
+        for i, ct in zip(chosen, cts, strict=True):
+            assert ct is not None
+            assert ct.aval == values[i].aval.tangent(), f"{what}: cotangent {ct.aval!r} of {values[i].aval!r}"
+        if all(dtypes.itemsize_bits(dtypes.real_dtype(numbers(args[i]).dtype)) == 64 for i in chosen):
+            left = pair(dense(pushed), w)
+            right = sum(pair(vs[i], dense(ct)) for i, ct in zip(chosen, cts, strict=True) if ct is not None)
+            np.testing.assert_allclose(left, right, 1e-10, 1e-10, err_msg=what)
+
+
+def differentiates_twice(record: Record, args: Args) -> None:
+    """Second derivatives along one direction are JAX's."""
+    gen = rng(record.name, "second")
+    for chosen in subsets(inexact_positions(args)):
+        ts = [tangent_of(args[i], gen) for i in chosen]
+        values = list(map(mine, args))
+        tangents = {i: _like(t, values[i]) for i, t in zip(chosen, ts, strict=True)}
+
+        def first(*xs: Value, tangents: Mapping[int, Value] = tangents) -> Value:
+            _, t = push(record.ours, xs, tangents)
+            return as_value(np.zeros(t.aval.shape, t.aval.dtype)) if isinstance(t, Zero) else t
+
+        _, t = push(first, values, tangents)
+        f = _oracle_of(record, args, chosen)
+        xs, jax_ts = tuple([theirs(args[i]) for i in chosen]), tuple([theirs(t) for t in ts])
+
+        def jax_first(
+            *xs: jax.Array, f: Callable[..., jax.Array] = f, jax_ts: tuple[jax.Array | Scalar, ...] = jax_ts
+        ) -> jax.Array:
+            out: jax.Array = jax.jvp(f, xs, jax_ts)[1]
+            return out
+
+        if t.aval.dtype != dtypes.float0:
+            _, want = jax.jvp(jax_first, xs, jax_ts)
+            assert_close(
+                dense(t), np.asarray(want), DERIVATIVE, f"second derivative of {record.name}{args} at {chosen}"
+            )
+
+
+def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int | None], size: int) -> NDArray:
+    """The outputs for a batch, batch axis in front."""
+    with handling(Batch(current(), MappedAxis(size))) as h:
+        out = f(*[h.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
+    val, dim = h.unwrap(out)
+    host = to_numpy(val)
+    return np.broadcast_to(host, (size, *host.shape)) if dim is None else np.moveaxis(host, dim, 0)
+
+
+def batches_as_a_loop(record: Record, samples: Sequence[Args]) -> None:
+    """`vmap` is a Python loop, for every choice of batched operands and of their batch axes.
+
+    `samples` are arguments of the same types, one tuple for each element of the batch.
+    """
+    first = samples[0]
+    choices = [[None, *range(numbers(a).ndim + 1)] if isinstance(a, np.ndarray) else [None] for a in first]
+    for axes in itertools.product(*choices):
+        if all(axis is None for axis in axes):
+            continue
+        stacked = [
+            passed(a) if axis is None else mine(np.stack([numbers(s[i]) for s in samples], axis))
+            for i, (a, axis) in enumerate(zip(first, axes, strict=True))
+        ]
+        got = _batched_with_scalars(record, stacked, axes, len(samples))
+        want = [
+            evaluated(record, tuple([f if axis is None else a for f, a, axis in zip(first, each, axes, strict=True)]))
+            for each in samples
+        ]
+        what = f"vmap of {record.name} over {axes} of {[numbers(a).shape for a in first]}"
+        assert_close(got, np.stack([to_numpy(w) for w in want]), ulps_of(record.name), what)
+
+
+def _batched_with_scalars(
+    record: Record, args: Sequence[Value | Scalar], axes: Sequence[int | None], size: int
+) -> NDArray:
+    """Python scalars reach the function as they are, so that it gives them a dtype."""
+    arrays = [a for a in args if isinstance(a, Array | Literal)]
+    kept = [axis for a, axis in zip(args, axes, strict=True) if isinstance(a, Array | Literal)]
+
+    def f(*xs: Value) -> Value:
+        rest = iter(xs)
+        return record.ours(*[next(rest) if isinstance(a, Array | Literal) else a for a in args])
+
+    return batched(f, arrays, kept, size)
