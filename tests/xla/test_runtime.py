@@ -335,6 +335,25 @@ def test_a_module_prints_and_parses() -> None:
     assert "loc(" in runtime.module_text(module, locations=True)
 
 
+def test_operations_stand_where_they_are_put_and_say_where_they_come_from() -> None:
+    kind = runtime.tensor_type((), np.dtype(np.float32))
+    module = runtime.new_module("m")
+    with runtime.lowering():
+        block = runtime.function(module, "main", [kind], [kind], public=False)
+        with runtime.at_end(block):
+            with runtime.location("scope/negate", "model.py", 7):
+                negated = runtime.create("stablehlo.negate", [kind], [block.arguments[0]])
+            with runtime.location("sum", None, 0):
+                total = runtime.create("stablehlo.add", [kind], [negated.result, negated.result])
+            runtime.create("func.return", [], [total.result])
+    runtime.verify(module)
+    text = runtime.module_text(module, locations=True)
+    assert 'loc("model.py":7:0)' in text
+    assert 'loc("scope/negate"(' in text
+    assert 'loc("sum")' in text
+    assert "func.func private @main" in text
+
+
 def test_a_wrong_module_is_refused() -> None:
     with pytest.raises(runtime.InvalidModuleError, match="nonsense"):
         runtime.parse_module("nonsense")
@@ -649,12 +668,13 @@ def test_jax_is_never_imported(device: Device) -> None:
 
 def test_the_number_of_host_devices_is_xlas_flag_and_nothing_is_logged() -> None:
     code = """
+        import ml_dtypes
         import numpy as np
         from tracefx.xla import runtime
         last = runtime.devices()[-1]
         text = "func.func public @main(%a: tensor<ui4>) -> tensor<ui4> { return %a : tensor<ui4> }"
         executable = runtime.compile_module(runtime.parse_module(text), device=last)
-        (result,) = executable.execute([runtime.put(np.array(3, runtime.ml_dtypes.uint4), last)])
+        (result,) = executable.execute([runtime.put(np.array(3, ml_dtypes.uint4), last)])
         print(len(runtime.devices()), last.id, runtime.to_numpy(result), "jax" in sys.modules)
     """
     assert run_alone(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"

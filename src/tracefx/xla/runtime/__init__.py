@@ -1,0 +1,158 @@
+"""The runtime: PJRT's client, devices, buffers and executables, and the MLIR bindings that StableHLO is built with.
+
+This is the one place that knows jaxlib's unstable names; what leaves it is typed. jax itself is never imported, and
+four of jaxlib's methods are avoided because they import it on their own account (they give an array's shape a type of
+jax's): `unsafe_buffer_pointer`, `_single_device_array_to_np_array_did_copy`, `disassemble_into_single_device_arrays`
+and `dlpack_managed_tensor_to_buffer`. Loading this module loads XLA, so only code that compiles or runs imports it.
+
+**Who owns memory.** A `Buffer` owns its memory, or holds on to the NumPy array whose memory it borrowed (`put`).
+An array read from a buffer (`to_numpy`) holds on to the buffer's memory and is read-only; while one is alive XLA
+copies instead of reusing a donated buffer. Borrowed memory is never written to either: donating it makes XLA copy.
+
+**When errors come.** A program whose arguments are still being computed, or that is large, runs on another thread.
+What goes wrong before `Executable.execute` returns is raised by it. What goes wrong later is raised by whatever waits
+for one of the results (`to_numpy`, `block_until_ready`, `to_dlpack`), every time, and likewise for programs that took
+such a result as an argument; a failed result counts as ready. It is always an `ExecutionError`.
+
+**Threads.** Everything here may be called from any thread. There is one MLIR context for the process, with MLIR's own
+locking left on, so that programs can be built and compiled in several threads at once. What is made in a context
+(types, attributes) is shared by content and lives as long as the process: arrays that are large belong among a
+program's arguments, not in `dense`.
+"""
+
+from __future__ import annotations
+
+from tracefx.xla.runtime.bindings import (
+    ALIGNMENT,
+    ArraySpec,
+    Buffer,
+    Client,
+    CompilationError,
+    CompilerOption,
+    DeletedBufferError,
+    Device,
+    ExecutionError,
+    InvalidModuleError,
+    LoadError,
+    client,
+    devices,
+)
+from tracefx.xla.runtime.buffers import (
+    SupportsDLPack,
+    aligned_empty,
+    block_until_ready,
+    delete,
+    from_dlpack,
+    is_deleted,
+    is_ready,
+    put,
+    to_dlpack,
+    to_numpy,
+)
+from tracefx.xla.runtime.building import (
+    Attribute,
+    Location,
+    Module,
+    Type,
+    Value,
+    array_attr,
+    at_end,
+    attribute,
+    bool_array_attr,
+    bool_attr,
+    create,
+    dense,
+    dict_attr,
+    element_type,
+    float_attr,
+    function,
+    hlo,
+    i64_array_attr,
+    integer_attr,
+    ir,
+    location,
+    lowering,
+    mlir_context,
+    module_text,
+    new_module,
+    parse_module,
+    spec_of,
+    string_attr,
+    symbol_attr,
+    tensor_type,
+    verify,
+)
+from tracefx.xla.runtime.executables import (
+    Executable,
+    MemoryAnalysis,
+    compile_module,
+    lapack_kernel,
+    load_executable,
+)
+
+__all__ = [
+    # devices
+    "Client",
+    "Device",
+    "client",
+    "devices",
+    # buffers
+    "ArraySpec",
+    "Buffer",
+    "put",
+    "to_numpy",
+    "block_until_ready",
+    "is_ready",
+    "is_deleted",
+    "delete",
+    "to_dlpack",
+    "from_dlpack",
+    "aligned_empty",
+    "ALIGNMENT",
+    "SupportsDLPack",
+    # executables
+    "CompilerOption",
+    "Executable",
+    "MemoryAnalysis",
+    "compile_module",
+    "load_executable",
+    "lapack_kernel",
+    # building programs
+    "Attribute",
+    "Location",
+    "Module",
+    "Type",
+    "ir",
+    "hlo",
+    "Value",
+    "mlir_context",
+    "lowering",
+    "location",
+    "at_end",
+    "element_type",
+    "tensor_type",
+    "spec_of",
+    "dense",
+    "attribute",
+    "integer_attr",
+    "float_attr",
+    "bool_attr",
+    "string_attr",
+    "symbol_attr",
+    "i64_array_attr",
+    "bool_array_attr",
+    "array_attr",
+    "dict_attr",
+    "create",
+    "new_module",
+    "function",
+    "verify",
+    "module_text",
+    "parse_module",
+    # errors
+    "CompilationError",
+    "DeletedBufferError",
+    "ExecutionError",
+    "InvalidModuleError",
+    "LoadError",
+]

@@ -1,0 +1,334 @@
+"""What is used of jaxlib, with types: devices, buffers as they are held, the client, dtypes and errors."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+
+import ml_dtypes
+import numpy as np
+from typing_extensions import override
+
+# XLA logs a line for every device when a client starts, and reads this level when its library is loaded. jax sets the
+# same default for the same reason; a value that the user has set stands.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+from jaxlib.mlir import ir
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import CapsuleType
+
+AnyArray: TypeAlias = "NDArray[np.generic]"
+Shape: TypeAlias = tuple[int, ...]
+CompilerOption: TypeAlias = str | int | bool | float
+
+# These two have no stubs. As module values their attributes are untyped, so each name that is used gets its type here.
+_jax: Final[ModuleType] = importlib.import_module("jaxlib._jax")
+_hlo: Final[ModuleType] = importlib.import_module("jaxlib._hlo")
+
+
+class CompilationError(RuntimeError):
+    """XLA refused a program; the message is XLA's own."""
+
+
+class ExecutionError(RuntimeError):
+    """A compiled program could not be run, or failed while it ran; the message is XLA's own."""
+
+
+class DeletedBufferError(ExecutionError):
+    """A buffer was read after it was deleted, or donated to a program."""
+
+
+class InvalidModuleError(ValueError):
+    """An MLIR module does not parse, or breaks the rules of a dialect; the message is MLIR's own."""
+
+
+class LoadError(ValueError):
+    """Bytes are no executable that this version of jaxlib can load on this device."""
+
+
+if TYPE_CHECKING:
+
+    @final
+    class Device:
+        """One device of the client. It is made by PJRT; ask `devices()` for it."""
+
+        @property
+        def id(self) -> int: ...
+        @property
+        def platform(self) -> str: ...
+        @property
+        def device_kind(self) -> str: ...
+        @property
+        def process_index(self) -> int: ...
+
+    @final
+    class Buffer:
+        """An array on a device, in the hands of PJRT; the functions of this module make and read it."""
+
+        @property
+        def aval(self) -> ArraySpec: ...
+        @property
+        def _sharding(self) -> Placement: ...
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+        def block_until_ready(self) -> object: ...
+        def is_ready(self) -> bool: ...
+        def is_deleted(self) -> bool: ...
+        def delete(self) -> None: ...
+
+    class _SingleDeviceSharding:
+        def __init__(self, device: Device) -> None: ...
+
+else:
+    Device = _jax.Device
+    Buffer = _jax.ArrayImpl
+    _SingleDeviceSharding = _jax.SingleDeviceSharding
+
+
+class Client(Protocol):
+    """PJRT's client of one platform, as far as this module uses it."""
+
+    def local_devices(self) -> list[Device]: ...
+    def compile_and_load(
+        self,
+        computation: ir.Module,
+        executable_devices: _DeviceList,
+        compile_options: CompileOptions,
+        host_callbacks: Sequence[Callable[..., object]] = ...,
+    ) -> Loaded: ...
+    def deserialize_executable(
+        self, serialized: bytes, executable_devices: _DeviceList, compile_options: CompileOptions
+    ) -> Loaded: ...
+
+
+class Loaded(Protocol):
+    @property
+    def fingerprint(self) -> bytes | None: ...
+    def execute_sharded(self, arguments: Sequence[Buffer]) -> _Results: ...
+    def get_hlo_text(self) -> str: ...
+    def cost_analysis(self) -> dict[str, object]: ...
+    def get_compiled_memory_stats(self) -> _MemoryStats: ...
+    def serialize(self) -> bytes: ...
+
+
+class _Results(Protocol):
+    def consume_with_handlers(self, handlers: list[_ResultHandler], /) -> list[Buffer]: ...
+
+
+class _ResultHandler(Protocol):
+    """Wraps one result; only handed back to jaxlib."""
+
+
+class _DeviceList(Protocol):
+    """The devices of one executable; only handed back to jaxlib."""
+
+
+class _HostBufferSemantics(Protocol):
+    """How long host memory must stay as it is; only handed back to jaxlib."""
+
+
+class _MemoryStats(Protocol):
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    peak_memory_in_bytes: int
+
+
+class _BuildOptions(Protocol):
+    use_spmd_partitioning: bool
+    use_shardy_partitioner: bool
+    exec_time_optimization_effort: float
+    memory_fitting_effort: float
+    optimization_level: int
+    memory_fitting_level: int
+
+
+class CompileOptions(Protocol):
+    num_replicas: int
+    num_partitions: int
+    device_assignment: object
+    env_option_overrides: list[tuple[str, CompilerOption]]
+
+    @property
+    def executable_build_options(self) -> _BuildOptions: ...
+
+
+class _DevicePut(Protocol):
+    def __call__(
+        self,
+        aval: ArraySpec,
+        sharding: Placement,
+        xs: Sequence[AnyArray],
+        devices: Sequence[Device],
+        committed: bool,
+        force_copy: bool,
+        host_buffer_semantics: _HostBufferSemantics,
+        enable_x64: bool,
+        /,
+    ) -> Buffer: ...
+
+
+JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
+device_put: Final[_DevicePut] = _jax.batched_device_put
+result_handler: Final[Callable[[ArraySpec, Placement, bool, bool], _ResultHandler]] = _jax.array_result_handler
+to_capsule: Final[Callable[[Buffer], CapsuleType]] = _jax.buffer_to_dlpack_managed_tensor
+device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
+new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
+register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _jax.register_custom_call_target
+new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
+
+BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY
+COPY_NOW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+_REPLICATED: Final[object] = _hlo.HloSharding.replicate()
+JAXLIB_VERSION: Final[str] = importlib.import_module("jaxlib.version").__version__
+
+ALIGNMENT: Final = 64
+"""The alignment in bytes of host memory that XLA uses where it lies."""
+
+
+starting: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
+
+
+@functools.cache
+def _start_cpu_client() -> Client:
+    return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
+
+
+def client(platform: str = "cpu") -> Client:
+    """The PJRT client of a platform, started at the first call.
+
+    The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` said at that moment, else 1.
+
+    This function is the one seam for other platforms. GPUs and TPUs come as plug-ins that jax discovers and
+    configures (`jax.extend.backend.get_backend(platform)` returns a client of this same type); a branch here would
+    import jax for that, in this case only. Nothing else in tracefx depends on where a client came from.
+
+    Raises:
+        ValueError: for a platform other than `"cpu"`.
+    """
+    if platform != "cpu":
+        raise ValueError(f"no runtime for platform {platform!r}: only 'cpu' is supported so far; use client('cpu')")
+    with starting:
+        return _start_cpu_client()
+
+
+@functools.cache
+def devices(platform: str = "cpu") -> tuple[Device, ...]:
+    """The devices of a platform that this process can use, by their position.
+
+    >>> devices()[0].platform
+    'cpu'
+    """
+    return tuple(client(platform).local_devices())
+
+
+BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
+    name: np.dtype(scalar)
+    for name, scalar in {
+        "i1": np.bool_,
+        "i2": ml_dtypes.int2,
+        "i4": ml_dtypes.int4,
+        "i8": np.int8,
+        "i16": np.int16,
+        "i32": np.int32,
+        "i64": np.int64,
+        "ui2": ml_dtypes.uint2,
+        "ui4": ml_dtypes.uint4,
+        "ui8": np.uint8,
+        "ui16": np.uint16,
+        "ui32": np.uint32,
+        "ui64": np.uint64,
+        "bf16": ml_dtypes.bfloat16,
+        "f16": np.float16,
+        "f32": np.float32,
+        "f64": np.float64,
+        "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+        "f8E3M4": ml_dtypes.float8_e3m4,
+        "f8E4M3": ml_dtypes.float8_e4m3,
+        "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
+        "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+        "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+        "f8E5M2": ml_dtypes.float8_e5m2,
+        "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+        "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+        "complex<f32>": np.complex64,
+        "complex<f64>": np.complex128,
+    }.items()
+}
+MLIR_NAME: Final = {dtype: name for name, dtype in BY_MLIR_NAME.items()}
+DTYPE_BY_NAME: Final = {dtype.name: dtype for dtype in MLIR_NAME}
+
+# Neither Python's buffer protocol nor NumPy's DLPack knows these, so they are read as unsigned integers of their size.
+READ_AS_BITS: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
+    dtype: np.dtype(f"u{dtype.itemsize}") for name, dtype in BY_MLIR_NAME.items() if name.startswith(("bf", "f8"))
+}
+# These are packed on the device and DLPack cannot carry them: a small program widens them first, which loses nothing.
+READ_WIDENED: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
+    BY_MLIR_NAME["i2"]: np.dtype(np.int8),
+    BY_MLIR_NAME["i4"]: np.dtype(np.int8),
+    BY_MLIR_NAME["ui2"]: np.dtype(np.uint8),
+    BY_MLIR_NAME["ui4"]: np.dtype(np.uint8),
+    BY_MLIR_NAME["f4E2M1FN"]: np.dtype(np.float32),
+}
+READ_DIRECTLY: Final = frozenset(MLIR_NAME) - READ_AS_BITS.keys() - READ_WIDENED.keys()
+
+
+@final
+class ArraySpec:
+    """The shape and dtype of a buffer, with the attributes that jaxlib asks an abstract value for.
+
+    A plain class: it is made on every `put`, where attrs' frozen constructor would cost as much as the rest.
+    """
+
+    __slots__ = ("dtype", "shape")
+    weak_type: Final = False
+
+    def __init__(self, shape: Shape, dtype: np.dtype[np.generic]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @override
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArraySpec) and self.shape == other.shape and self.dtype == other.dtype
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+
+def checked_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    if dtype not in MLIR_NAME:
+        raise TypeError(f"XLA has no element type for dtype {dtype}: convert the array to a numeric or boolean dtype")
+    return dtype
+
+
+@final
+class Placement(_SingleDeviceSharding):
+    """One whole array on one device, as jaxlib's C++ side wants to be told. One instance a device."""
+
+    memory_kind: Final = None
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.device = device
+        self.listed = [device]
+
+    def _to_xla_hlo_sharding(self, ndim: int) -> object:
+        return _REPLICATED
+
+
+@functools.cache
+def placement(device: Device) -> Placement:
+    return Placement(device)

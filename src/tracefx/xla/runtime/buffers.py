@@ -1,0 +1,250 @@
+"""Buffers: host memory in, host memory out, DLPack both ways."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+
+import ml_dtypes
+import numpy as np
+from jaxlib.mlir import ir
+
+from tracefx.xla.runtime.bindings import (
+    ALIGNMENT,
+    BORROW,
+    COPY_NOW,
+    READ_AS_BITS,
+    READ_DIRECTLY,
+    READ_WIDENED,
+    AnyArray,
+    ArraySpec,
+    Buffer,
+    DeletedBufferError,
+    Device,
+    ExecutionError,
+    JaxRuntimeError,
+    Shape,
+    checked_dtype,
+    device_put,
+    placement,
+    to_capsule,
+)
+from tracefx.xla.runtime.building import create, function, lowering, new_module, tensor_type
+from tracefx.xla.runtime.executables import Executable, compile_module
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from typing_extensions import CapsuleType
+
+
+def put(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
+    """An array on a device.
+
+    With `copy=False` the buffer borrows the array's memory where XLA can use it as it lies (C-contiguous, 64-byte
+    aligned, as `aligned_empty` makes it), and holds on to the array until the buffer is gone; else it copies, possibly
+    after this call returned. Either way nobody may write to the array any more. With `copy=True` the array is copied
+    before the call returns and is the caller's again.
+
+    Any strides, byte order and size are fine.
+
+    Raises:
+        TypeError: if XLA has no such dtype (objects, strings, `float0`).
+
+    >>> from tracefx.xla.runtime import devices
+    >>> to_numpy(put(np.arange(3, dtype=np.int32), devices()[0]))
+    array([0, 1, 2], dtype=int32)
+    """
+    dtype = array.dtype
+    if not dtype.isnative:
+        dtype = dtype.newbyteorder("=")
+        array = array.astype(dtype)
+    where = placement(device)
+    semantics = COPY_NOW if copy else BORROW
+    try:
+        return device_put(ArraySpec(array.shape, dtype), where, (array,), where.listed, True, copy, semantics, True)
+    except JaxRuntimeError as error:
+        checked_dtype(dtype)
+        raise ExecutionError(str(error)) from error
+
+
+def to_numpy(buffer: Buffer) -> AnyArray:
+    """A read-only array of a buffer's values, waiting for them.
+
+    It views the buffer's memory and keeps it alive, except for the dtypes of less than 8 bits, which are copied.
+
+    Raises:
+        DeletedBufferError: if the buffer was deleted or donated.
+        ExecutionError: if the program that computes the buffer failed.
+    """
+    spec = buffer.aval
+    dtype = spec.dtype
+    try:
+        if dtype in READ_DIRECTLY:
+            # A memoryview, not the buffer itself: NumPy would take an error for "not a buffer" and look further.
+            return np.asarray(memoryview(buffer))
+        buffer.block_until_ready()
+        if dtype in READ_AS_BITS:
+            return _from_capsule(to_capsule(buffer)).view(dtype)
+    except (BufferError, JaxRuntimeError) as error:
+        raise _read_error(buffer, error) from error
+    values = to_numpy(_widening(spec, buffer._sharding.device).execute([buffer])[0]).astype(dtype)
+    values.flags.writeable = False
+    return values
+
+
+def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
+    return _deleted_error(buffer) if buffer.is_deleted() else ExecutionError(str(error))
+
+
+def _deleted_error(buffer: Buffer) -> DeletedBufferError:
+    return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
+
+
+@functools.lru_cache(maxsize=256)
+def _widening(spec: ArraySpec, device: Device) -> Executable:
+    module = new_module("widen")
+    source, target = tensor_type(spec.shape, spec.dtype), tensor_type(spec.shape, READ_WIDENED[spec.dtype])
+    with lowering():
+        block = function(module, "main", [source], [target])
+        with ir.InsertionPoint(block):
+            wide = create("stablehlo.convert", [target], [block.arguments[0]])
+            create("func.return", (), [wide.result])
+    return compile_module(module, device=device)
+
+
+def block_until_ready(buffer: Buffer) -> None:
+    """Waits until a buffer's values are there; raises `ExecutionError` if the program that computes them failed."""
+    try:
+        buffer.block_until_ready()
+    except JaxRuntimeError as error:
+        raise _read_error(buffer, error) from error
+
+
+def is_ready(buffer: Buffer) -> bool:
+    """Whether a buffer's values are there (or known to be missing because of an error)."""
+    if buffer.is_deleted():  # asking a deleted buffer kills the process
+        raise _deleted_error(buffer)
+    return buffer.is_ready()
+
+
+def is_deleted(buffer: Buffer) -> bool:
+    """Whether a buffer was deleted, or donated to a program."""
+    return buffer.is_deleted()
+
+
+def delete(buffer: Buffer) -> None:
+    """Gives a buffer's memory back now, as soon as no running program and no view of it needs it."""
+    buffer.delete()
+
+
+def aligned_empty(shape: Shape, dtype: DTypeLike) -> AnyArray:
+    """A writable C-contiguous NumPy array with uninitialised values, whose memory `put` can borrow.
+
+    >>> aligned_empty((2, 3), np.float32).ctypes.data % 64
+    0
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -_address(room) % ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def _address(array: AnyArray) -> int:
+    return cast(int, array.__array_interface__["data"][0])
+
+
+_DLPACK_CPU: Final = 1
+_DLPACK_UINT: Final = 1
+_DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
+    4: np.dtype(ml_dtypes.bfloat16),
+    7: np.dtype(ml_dtypes.float8_e3m4),
+    8: np.dtype(ml_dtypes.float8_e4m3),
+    9: np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+    10: np.dtype(ml_dtypes.float8_e4m3fn),
+    11: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    12: np.dtype(ml_dtypes.float8_e5m2),
+    13: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    14: np.dtype(ml_dtypes.float8_e8m0fnu),
+}
+# Where a capsule keeps the code of its dtype: behind the data pointer, the device and the rank of the tensor, which
+# comes first in an unversioned capsule, and after the version, two pointers and the flags in a versioned one.
+_DLPACK_OFFSET: Final = {b"dltensor": 20, b"dltensor_versioned": 52}
+_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class SupportsDLPack(Protocol):
+    """Another library's array, as DLPack's Python protocol has it."""
+
+    def __dlpack__(self) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+@final
+class _Capsule:
+    """Hands NumPy a capsule that is there already."""
+
+    __slots__ = ("capsule",)
+
+    def __init__(self, capsule: CapsuleType) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **_: object) -> CapsuleType:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _DLPACK_CPU, 0
+
+
+def _from_capsule(capsule: CapsuleType) -> AnyArray:
+    """NumPy's view of a capsule in host memory, which it consumes; bfloat16 and the float8 types keep their dtype."""
+    name: bytes = _capsule_name(capsule)
+    if name not in _DLPACK_OFFSET:
+        raise ValueError(f"a DLPack capsule named {name!r} cannot be read: it was consumed before; ask for a new one")
+    code = ctypes.c_uint8.from_address(_capsule_pointer(capsule, name) + _DLPACK_OFFSET[name])
+    dtype = _DLPACK_FLOATS.get(code.value)
+    if dtype is not None:
+        code.value = _DLPACK_UINT  # the memory is the same, and NumPy reads unsigned integers
+    array: AnyArray = np.from_dlpack(_Capsule(capsule))
+    return array if dtype is None else array.view(dtype)
+
+
+def to_dlpack(buffer: Buffer) -> CapsuleType:
+    """A DLPack capsule of a buffer, which shares its memory; whoever consumes the capsule keeps the memory alive.
+
+    DLPack capsules of this version cannot say "read-only": do not write to the memory.
+
+    Raises:
+        BufferError: for dtypes that DLPack does not have (those of less than 8 bits).
+    """
+    block_until_ready(buffer)
+    if buffer.aval.dtype in READ_WIDENED:
+        raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
+    return to_capsule(buffer)
+
+
+def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None = None) -> Buffer:
+    """A buffer of another library's array in host memory.
+
+    `copy=False` shares the memory, and the other library must not write to it any more; `copy=True` copies before the
+    call returns; `copy=None` shares where that is possible. A shared array lives as long as the buffer.
+
+    Raises:
+        BufferError: if the array is not in host memory, or `copy=False` and XLA cannot use the memory where it lies.
+    """
+    kind = external.__dlpack_device__()[0]
+    if kind != _DLPACK_CPU:
+        raise BufferError(f"from_dlpack takes arrays in host memory, got one on DLPack device type {int(kind)}")
+    # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
+    array = external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
+    if copy is False and not (array.flags.c_contiguous and _address(array) % ALIGNMENT == 0):
+        raise BufferError(
+            f"memory at {_address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
+            f"C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
+        )
+    return put(array, device, copy=copy is True)

@@ -1,0 +1,241 @@
+"""Executables: compiled, loaded, run, and what XLA says of them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Final, cast, final
+
+import numpy as np
+from attrs import frozen
+from jaxlib.mlir import ir
+
+from tracefx.xla.runtime.bindings import (
+    DTYPE_BY_NAME,
+    JAXLIB_VERSION,
+    ArraySpec,
+    Buffer,
+    CompilationError,
+    CompileOptions,
+    CompilerOption,
+    Device,
+    ExecutionError,
+    InvalidModuleError,
+    JaxRuntimeError,
+    Loaded,
+    LoadError,
+    client,
+    device_list,
+    new_assignment,
+    new_compile_options,
+    placement,
+    register_custom_call_target,
+    result_handler,
+    starting,
+)
+from tracefx.xla.runtime.building import spec_of
+
+_lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped
+
+
+@frozen
+class MemoryAnalysis:
+    """Bytes of memory that one execution uses, as XLA planned it."""
+
+    argument_bytes: int
+    output_bytes: int
+    temp_bytes: int
+    alias_bytes: int
+    generated_code_bytes: int
+    peak_bytes: int
+
+
+@final
+class Executable:
+    """A compiled program on one device. `compile_module` and `load_executable` make it."""
+
+    __slots__ = ("_handlers", "_loaded", "_run", "device", "parameters", "results")
+
+    device: Device
+    parameters: tuple[ArraySpec, ...]
+    results: tuple[ArraySpec, ...]
+
+    def __init__(
+        self, loaded: Loaded, device: Device, parameters: tuple[ArraySpec, ...], results: tuple[ArraySpec, ...]
+    ) -> None:
+        self._loaded = loaded
+        self._run = loaded.execute_sharded
+        self._handlers = [result_handler(spec, placement(device), True, True) for spec in results]
+        self.device = device
+        self.parameters = parameters
+        self.results = results
+
+    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program and returns its results, perhaps before they are computed.
+
+        The caller answers for the dtypes: XLA compares the number and the sizes of the arguments, not their dtypes.
+        An argument that the program declares as donated is deleted, unless something else still views its memory.
+
+        Raises:
+            ExecutionError: for a wrong number or size of arguments, a deleted argument, or a failure on the way.
+        """
+        try:
+            return self._run(buffers).consume_with_handlers(self._handlers)
+        except JaxRuntimeError as error:
+            raise ExecutionError(str(error)) from error
+
+    @property
+    def fingerprint(self) -> bytes | None:
+        """XLA's digest of the compiled program, if the platform has one."""
+        return self._loaded.fingerprint
+
+    def hlo_text(self) -> str:
+        """The program after XLA's optimizations."""
+        return self._loaded.get_hlo_text()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
+        return {
+            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
+        }
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """What XLA planned to allocate for one execution."""
+        stats = self._loaded.get_compiled_memory_stats()
+        return MemoryAnalysis(
+            argument_bytes=stats.argument_size_in_bytes,
+            output_bytes=stats.output_size_in_bytes,
+            temp_bytes=stats.temp_size_in_bytes,
+            alias_bytes=stats.alias_size_in_bytes,
+            generated_code_bytes=stats.generated_code_size_in_bytes,
+            peak_bytes=stats.peak_memory_in_bytes,
+        )
+
+    def serialize(self) -> bytes:
+        """The compiled program with its signature, for `load_executable` in another process on such a host."""
+        header = {
+            "jaxlib": JAXLIB_VERSION,
+            "parameters": [(spec.dtype.name, spec.shape) for spec in self.parameters],
+            "results": [(spec.dtype.name, spec.shape) for spec in self.results],
+        }
+        text = json.dumps(header).encode()
+        return _MAGIC + len(text).to_bytes(4, "little") + text + self._loaded.serialize()
+
+
+_MAGIC: Final = b"tracefx executable 1\n"
+
+
+def compile_module(
+    module: ir.Module,
+    *,
+    device: Device,
+    compiler_options: Mapping[str, CompilerOption] | None = None,
+    host_callbacks: Sequence[Callable[..., object]] = (),
+) -> Executable:
+    """Compiles the public function `main` of a StableHLO module for one device.
+
+    Args:
+        module: is left as it is. The arguments of `main` may carry `tf.aliasing_output` or `jax.buffer_donor`.
+        device: where it will run.
+        compiler_options: XLA's options by name, without dashes (`{"xla_cpu_enable_fast_math": True}`).
+        host_callbacks: what custom calls of `xla_ffi_python_cpu_callback` call, by their `index`.
+
+    Raises:
+        CompilationError: if XLA refuses the program or an option, with XLA's text.
+        TypeError: if `main` takes or returns something that is no tensor of a dtype known here.
+    """
+    parameters, results = _signature(module)
+    options = _compile_options(device, compiler_options or {})
+    where = device_list((device,))
+    try:
+        if host_callbacks:
+            loaded = client(device.platform).compile_and_load(module, where, options, host_callbacks)
+        else:
+            loaded = client(device.platform).compile_and_load(module, where, options)
+    except JaxRuntimeError as error:
+        raise CompilationError(str(error)) from error
+    return Executable(loaded, device, parameters, results)
+
+
+def load_executable(data: bytes, device: Device) -> Executable:
+    """The executable that `Executable.serialize` wrote. Load only what you trust: it is machine code.
+
+    Raises:
+        LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
+    """
+    start = len(_MAGIC) + 4
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise LoadError(f"these {len(data)} bytes are no serialized executable: they begin with {data[:20]!r}")
+    end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    try:
+        header = json.loads(data[start:end])
+        version: object = header["jaxlib"]
+        parameters, results = (
+            tuple(ArraySpec(tuple(shape), DTYPE_BY_NAME[name]) for name, shape in header[part])
+            for part in ("parameters", "results")
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise LoadError(f"the header of a serialized executable cannot be read: {error}") from error
+    if version != JAXLIB_VERSION:
+        raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
+    try:
+        loaded = client(device.platform).deserialize_executable(
+            data[end:], device_list((device,)), _compile_options(device, {})
+        )
+    except (JaxRuntimeError, ValueError) as error:
+        raise LoadError(str(error)) from error
+    return Executable(loaded, device, parameters, results)
+
+
+def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
+    options = new_compile_options()
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = new_assignment(np.array([[device.id]]))
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    flags = dict(overrides)
+    for name in (
+        "exec_time_optimization_effort",
+        "memory_fitting_effort",
+        "optimization_level",
+        "memory_fitting_level",
+    ):
+        if name in flags:  # these four are fields, not flags of XLA's parser
+            value = flags.pop(name)
+            try:
+                setattr(build, name, value)
+            except TypeError as error:
+                raise CompilationError(f"compiler option {name!r} does not take {value!r}") from error
+    options.env_option_overrides = list(flags.items())
+    return options
+
+
+def _signature(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
+    for operation in module.body:
+        attributes = operation.operation.attributes
+        if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == "main":
+            kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
+            return tuple(map(spec_of, kind.inputs)), tuple(map(spec_of, kind.results))
+    raise InvalidModuleError("the module has no function named 'main' to compile")
+
+
+@functools.cache
+def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
+    """The custom-call target of a LAPACK kernel (`"potrf_ffi"`), registered with XLA at its first use.
+
+    >>> lapack_kernel("potrf_ffi", np.dtype(np.float32))
+    'lapack_spotrf_ffi'
+    """
+    with starting:
+        _register_lapack()
+    return cast(str, _lapack.prepare_lapack_call(name, dtype))
+
+
+@functools.cache
+def _register_lapack() -> None:
+    for target, kernel, version in _lapack.registrations()["cpu"]:
+        register_custom_call_target(target, kernel, "cpu", version)
