@@ -53,6 +53,8 @@ def mlir_context() -> ir.Context:
 def lowering() -> ir.Location:
     """The unknown location; in `with lowering():` it and the context are current for this thread. May be nested.
 
+    Always by `with`: one that is entered and still open when Python ends aborts the process in MLIR's own clean-up.
+
     >>> with lowering():
     ...     ir.Type.parse("tensor<2xf32>")
     RankedTensorType(tensor<2xf32>)
