@@ -245,7 +245,7 @@ FLOATS: Final = st.floats(width=64) | st.integers(0, 2**64 - 1).map(
 NUMBERS: Final = st.booleans() | st.integers() | FLOATS | st.builds(complex, FLOATS, FLOATS)
 PLAIN: Final = st.none() | NUMBERS | st.text(max_size=5) | st.binary(max_size=5) | st.sampled_from(dtypes.ALL_DTYPES)
 VALUES: Final = st.recursive(
-    PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=2), max_leaves=6
+    PLAIN, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(st.integers(), max_size=2), max_leaves=6
 )
 INTS: Final = st.lists(st.integers(-3, 3), max_size=3).map(tuple)
 DIMS: Final = st.builds(Dims, INTS, INTS, st.none() | st.sampled_from(Mode))

@@ -4,7 +4,8 @@ What of an operation is shown is said by its attrs fields, in the order of their
 
 - `"hide_default": True`: left out of tracefx's style while the field has its default value (the parser puts it back);
 - `"erased": True`: a name for display, such as a jitted function's; bodies shared by several equations are called so;
-- `"jax": "new_name"`: JAX's name of the field; `"jax": False`: JAX has no such field.
+- `"print": "name"`: what the field is called in the text, if not as in Python;
+- `"jax": "new_dtype"`: JAX's name of the field, if another one; `"jax": False`: JAX has no such field.
 
 An operation whose parameters JAX writes otherwise says how in `jax_params` (the capability `ShownAsJax`).
 """
@@ -156,6 +157,12 @@ def shown_fields(kind: type) -> list[attrs.Attribute[object]]:
     return [f for f in attrs.fields(kind) if f.init and (f.eq or f.repr)]
 
 
+def shown_name(field: attrs.Attribute[object]) -> str:
+    name = field.metadata.get("print", field.alias)
+    assert isinstance(name, str)
+    return name
+
+
 def is_default(field: attrs.Attribute[object], value: object) -> bool:
     return field.default is not attrs.NOTHING and strict(value) == strict(field.default)
 
@@ -168,11 +175,11 @@ def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
         for f in shown_fields(type(prim)):
             value = getattr(prim, f.name)
             if style == "jax":
-                name = f.metadata.get("jax", f.name)
+                name = f.metadata.get("jax", shown_name(f))
                 if name is not False:
                     params[name] = value
             elif not (f.metadata.get("hide_default") and is_default(f, value)):
-                params[f.alias or f.name] = value
+                params[shown_name(f)] = value
     if style == "tracefx":
         return list(params.items())
     return sorted(params.items(), key=lambda item: (item[0] != "name", item[0]))
@@ -430,7 +437,7 @@ class _Writer:
             assert isinstance(value, frozenset)
             return f"frozenset({', '.join(sorted(render(Group(self.value(v)), 10**9) for v in value))})"
         if attrs.has(kind):
-            return self.record(kind.__name__, [(f.alias or f.name, getattr(value, f.name)) for f in shown_fields(kind)])
+            return self.record(kind.__name__, [(shown_name(f), getattr(value, f.name)) for f in shown_fields(kind)])
         return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
 
     def sequence(self, value: tuple[object, ...]) -> Doc:
