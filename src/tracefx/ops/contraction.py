@@ -1,0 +1,347 @@
+"""Sums of products: `dot_general`, which matrix products and all contractions of two arrays are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, unique
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, Ir, Text
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.printer import ShownAsJax
+from tracefx.core.values import Value, as_value
+from tracefx.ops.basis import fit, transpose
+from tracefx.ops.casting import cast
+from tracefx.ops.elementwise import add_tangents
+from tracefx.ops.operation import Operation
+from tracefx.ops.static import static_ints
+
+
+@unique
+class Precision(Enum):
+    """How exactly an accelerator multiplies floats; the CPU is always exact."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_NAMES: Final[Mapping[str, Precision]] = {
+    "default": Precision.DEFAULT,
+    "fastest": Precision.DEFAULT,
+    "bfloat16": Precision.DEFAULT,
+    "high": Precision.HIGH,
+    "bfloat16_3x": Precision.HIGH,
+    "tensorfloat32": Precision.HIGH,
+    "highest": Precision.HIGHEST,
+    "float32": Precision.HIGHEST,
+}
+
+PrecisionLike: TypeAlias = Precision | str | tuple[Precision | str, Precision | str] | None
+Precisions: TypeAlias = tuple[Precision, Precision] | None
+DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+Axes: TypeAlias = tuple[int, ...]
+
+
+@final
+@frozen(eq=False)
+class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
+    name = "dot_general"
+    dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
+    precision: Precisions = field(default=None, metadata={"hide_default": True})
+    preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        params: dict[str, object] = {"dimension_numbers": ((list(lc), list(rc)), (list(lb), list(rb)))}
+        if self.precision is not None:
+            params["precision"] = self.precision
+        if self.preferred_element_type is not None:
+            params["preferred_element_type"] = self.preferred_element_type
+        return params
+
+    # ------------------------------------------------------------------ types
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        lhs, rhs = avals
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        for side, x, contracting, batch in (("lhs", lhs, lc, lb), ("rhs", rhs, rc, rb)):
+            named = (*contracting, *batch)
+            if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
+                raise TypeError(
+                    f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
+                    f"{x} and its axes to contract are {contracting}, those to map over {batch}"
+                )
+        for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
+            sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
+            if sizes[0] != sizes[1]:
+                raise TypeError(
+                    f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
+                    f"axes {right} of {rhs} with {sizes[1]}"
+                )
+        shape = [lhs.shape[d] for d in lb]
+        shape += [n for d, n in enumerate(lhs.shape) if d not in lc and d not in lb]
+        shape += [n for d, n in enumerate(rhs.shape) if d not in rc and d not in rb]
+        return ShapedArray(tuple(shape), self._out_dtype(lhs, rhs), lhs.weak_type and rhs.weak_type)
+
+    def _out_dtype(self, lhs: ShapedArray, rhs: ShapedArray) -> DType:
+        for side, x in (("lhs", lhs), ("rhs", rhs)):
+            if x.dtype == dtypes.float0:
+                raise TypeError(f"dot_general: {side} is {x}, which has no elements to multiply")
+        left, right = _wealth(lhs.dtype), _wealth(rhs.dtype)
+        if left == right and lhs.dtype != rhs.dtype:
+            raise TypeError(f"dot_general: lhs {lhs} and rhs {rhs} have no dtype in common; convert one with astype")
+        dtype = lhs.dtype if left >= right else rhs.dtype
+        new = self.preferred_element_type
+        if new is None or new == dtype:
+            return dtype
+        if not dtypes.is_float(dtype) and _component_bits(new) < _component_bits(dtype):
+            raise TypeError(f"dot_general: preferred_element_type {new} is narrower than {dtype}, that of the operands")
+        return new
+
+    # ------------------------------------------------------------------ evaluation
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        lhs, rhs = args
+        out = self._out_dtype(ShapedArray((), lhs.dtype), ShapedArray((), rhs.dtype))
+        inner = _accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
+        if lhs.dtype != inner:
+            lhs = cast(lhs, inner)
+        if rhs.dtype != inner:
+            rhs = cast(rhs, inner)
+        product = self._product(lhs, rhs)
+        return product if product.dtype == out else cast(product, out)
+
+    def _product(self, lhs: NDArray, rhs: NDArray) -> NDArray:
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        if not lb and rc == (0,) and rhs.ndim <= 2 >= lhs.ndim and lc == (lhs.ndim - 1,):
+            return np.asarray(np.matmul(lhs, rhs))
+        left = [d for d in range(lhs.ndim) if d not in lc and d not in lb]
+        right = [d for d in range(rhs.ndim) if d not in rc and d not in rb]
+        batch, contracted = _sizes(lhs, lb), _size(_sizes(lhs, lc))
+        m, n = _sizes(lhs, left), _sizes(rhs, right)
+        front = (_size(batch),) if batch else ()
+        x = lhs.transpose((*lb, *left, *lc)).reshape((*front, _size(m), contracted))
+        y = rhs.transpose((*rb, *rc, *right)).reshape((*front, contracted, _size(n)))
+        return np.asarray(np.matmul(x, y)).reshape((*batch, *m, *n))
+
+    # ------------------------------------------------------------------ derivatives
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        (x, y), (dx, dy) = primals, tangents
+        aval = out.aval.tangent()
+        left = dx if isinstance(dx, Zero) else fit(bind1(self, dx, y), aval)
+        right = dy if isinstance(dy, Zero) else fit(bind1(self, x, dy), aval)
+        if isinstance(left, Zero) and isinstance(right, Zero):
+            return [out], [Zero(aval)]
+        return [out], [add_tangents(left, right)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        assert not isinstance(ct, Zero)
+        (xc, yc), (xb, yb) = self.dimension_numbers
+        if isinstance(x, Linear):
+            assert not isinstance(y, Linear)
+            return [self._pulled(ct, x.aval, xc, xb, y, yc, yb, y_first=False), None]
+        assert isinstance(y, Linear)
+        return [None, self._pulled(ct, y.aval, yc, yb, x, xc, xb, y_first=True)]
+
+    def _pulled(
+        self, ct: Value, x: ShapedArray, xc: Axes, xb: Axes, y: Value, yc: Axes, yb: Axes, *, y_first: bool
+    ) -> Tangent:
+        """The cotangent of the operand of type `x`: that of the output contracted with `y` over `y`'s free axes."""
+        x_free = [d for d in range(x.ndim) if d not in xc and d not in xb]
+        y_free = tuple([d for d in range(y.aval.ndim) if d not in yc and d not in yb])
+        batch = tuple(range(len(xb)))
+        start = len(xb) if y_first else len(xb) + len(x_free)
+        ct_contracted = tuple(range(start, start + len(y_free)))
+        prim = DotGeneral(((ct_contracted, y_free), (batch, yb)), self.precision, self.preferred_element_type)
+        product = bind1(prim, ct, y)
+        # Its axes: the mapped ones, x's free ones, then those contracted, in the order they have in y.
+        order = [*xb, *x_free, *[xc[i] for i in sorted(range(len(yc)), key=yc.__getitem__)]]
+        return fit(transpose(product, sorted(range(len(order)), key=order.__getitem__)), x)
+
+    # ------------------------------------------------------------------ batching
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x, y), (x_dim, y_dim) = args, dims
+        (xc, yc), (xb, yb) = self.dimension_numbers
+        # A batched operand's axes have moved; where only one is batched, its batch axis is one more free axis.
+        new_xc, new_xb = _after(xc, x_dim), _after(xb, x_dim)
+        new_yc, new_yb = _after(yc, y_dim), _after(yb, y_dim)
+        if x_dim is not None and y_dim is not None:
+            new_xb, new_yb, place = (x_dim, *new_xb), (y_dim, *new_yb), 0
+        elif x_dim is not None:
+            free = [d for d in range(x.aval.ndim) if d not in new_xc and d not in new_xb]
+            place = len(xb) + free.index(x_dim)
+        else:
+            assert y_dim is not None
+            free = [d for d in range(y.aval.ndim) if d not in new_yc and d not in new_yb]
+            place = x.aval.ndim - len(xc) + free.index(y_dim)
+        numbers = ((new_xc, new_yc), (new_xb, new_yb))
+        return bind1(DotGeneral(numbers, self.precision, self.preferred_element_type), x, y), place
+
+    # ------------------------------------------------------------------ compilation
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        if operands[0].aval.dtype != operands[1].aval.dtype and not all(_is_tiny(x.aval.dtype) for x in operands):
+            operands = tuple([_converted(builder, x, out.dtype) for x in operands])
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        lists = {
+            "lhs_batching_dimensions": lb,
+            "rhs_batching_dimensions": rb,
+            "lhs_contracting_dimensions": lc,
+            "rhs_contracting_dimensions": rc,
+        }
+        numbers = ", ".join([f"{name} = {list(axes)}" for name, axes in lists.items() if axes])
+        both = self.precision or (Precision.DEFAULT, Precision.DEFAULT)
+        attrs: dict[str, Attr] = {
+            "dot_dimension_numbers": Text(f"#stablehlo.dot<{numbers}>"),
+            "precision_config": Text(f"[{', '.join([f'#stablehlo<precision {p.name}>' for p in both])}]"),
+        }
+        return builder.emit("stablehlo.dot_general", operands, [out], attrs)[0]
+
+
+def _converted(builder: Builder, x: Ir, dtype: DType) -> Ir:
+    if x.aval.dtype == dtype:
+        return x
+    return builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, dtype)])[0]
+
+
+def _is_tiny(dtype: DType) -> bool:
+    return dtypes.is_float(dtype) and dtypes.itemsize_bits(dtype) <= 8
+
+
+def _sizes(x: NDArray, axes: Sequence[int]) -> Shape:
+    return tuple([x.shape[d] for d in axes])
+
+
+def _size(shape: Shape) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+def _after(axes: Axes, dim: int | None) -> Axes:
+    return axes if dim is None else tuple([d + (d >= dim) for d in axes])
+
+
+def _component_bits(dtype: DType) -> int:
+    return 1 if dtypes.is_bool(dtype) else dtypes.itemsize_bits(dtypes.real_dtype(dtype))
+
+
+def _wealth(dtype: DType) -> tuple[bool, int, int, int, bool]:
+    """XLA's order of the dtypes that may meet in a dot: the greater one is the product's."""
+    part = dtypes.real_dtype(dtype)
+    info = dtypes.finfo(part) if dtypes.is_float(part) else None
+    range_, digits = (-1, -1) if info is None else (int(info.maxexp), int(info.nmant))
+    unsigned = dtypes.kind(part) is dtypes.Kind.UNSIGNED
+    return dtypes.is_complex(dtype), range_, digits, _component_bits(dtype), not unsigned
+
+
+def _accumulator(operand: DType, out: DType) -> DType:
+    """The dtype NumPy multiplies and adds in: that of operands or result that holds more, and at least 32 bits."""
+    if dtypes.is_bool(out):
+        return out
+    richer = dtypes.is_inexact(operand) and dtypes.itemsize_bits(operand) > dtypes.itemsize_bits(out)
+    dtype = operand if richer else out
+    if dtypes.itemsize_bits(dtype) >= 32:
+        return dtype
+    return dtypes.float32 if dtypes.is_float(dtype) else dtypes.int32
+
+
+# ------------------------------------------------------------------ functions
+
+
+def _precisions(precision: PrecisionLike) -> Precisions:
+    if precision is None:
+        return None
+    left, right = precision if isinstance(precision, tuple) else (precision, precision)
+    return _precision(left), _precision(right)
+
+
+def _precision(p: Precision | str) -> Precision:
+    if isinstance(p, Precision):
+        return p
+    found = _NAMES.get(p)
+    if found is None:
+        raise ValueError(f"dot_general: precision must be a Precision or one of {', '.join(_NAMES)}, got {p!r}")
+    return found
+
+
+def dot_general(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    dimension_numbers: DotDimensionNumbers,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sum over some axes of the product of two arrays, mapped over others.
+
+    `dimension_numbers` is `((lhs axes, rhs axes) to contract, (lhs axes, rhs axes) to map over)`. The result has the
+    axes mapped over, then the other axes of `lhs`, then those of `rhs`. Its dtype is that of the operands, or
+    `preferred_element_type`, in which the sum is computed too.
+
+    Raises TypeError if axes don't exist, sizes don't agree or the dtypes have none in common.
+
+    >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
+    (2, 4)
+    """
+    try:
+        (lc, rc), (lb, rb) = dimension_numbers
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "dot_general: dimension_numbers must be ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), "
+            f"got {dimension_numbers!r}"
+        ) from error
+    what = "dimension_numbers"
+    contracting = static_ints("dot_general", lc, what), static_ints("dot_general", rc, what)
+    batch = static_ints("dot_general", lb, what), static_ints("dot_general", rb, what)
+    new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
+    return bind1(DotGeneral((contracting, batch), _precisions(precision), new), lhs, rhs)
+
+
+def dot(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    *,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The product of two vectors or matrices; with `dimension_numbers`, `dot_general`.
+
+    >>> dot(np.arange(3.0), np.arange(3.0))
+    Array(5., dtype=float32)
+    """
+    x, y = as_value(lhs, "lhs"), as_value(rhs, "rhs")
+    if dimension_numbers is None:
+        if not (1 <= x.aval.ndim <= 2 >= y.aval.ndim >= 1 and x.aval.shape[-1] == y.aval.shape[0]):
+            raise ValueError(
+                f"dot: lhs and rhs must be vectors or matrices, the last axis of lhs as long as the first of rhs, got "
+                f"{x.aval} and {y.aval}; say with dimension_numbers what to contract otherwise"
+            )
+        dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
+    return dot_general(x, y, dimension_numbers, precision, preferred_element_type)

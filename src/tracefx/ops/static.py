@@ -1,0 +1,43 @@
+"""Arguments that must be known when a program is traced: integers, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+
+def static_int(name: str, x: SupportsIndex, argument: str) -> int:
+    """`x` as a Python integer; `TypeError` for a tracer or anything that is no integer."""
+    try:
+        return x.__index__()
+    except (TypeError, AttributeError) as error:
+        raise TypeError(
+            f"{name}: {argument} must be an integer known when the program is traced, got {x!r}. Compute it with "
+            "NumPy or Python integers, or mark the argument it comes from in static_argnums"
+        ) from error
+
+
+def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[int, ...]:
+    """`xs` as a tuple of Python integers."""
+    try:
+        given = list(xs)
+    except TypeError as error:
+        raise TypeError(f"{name}: {argument} must be a sequence of integers, got {xs!r}") from error
+    return tuple([static_int(name, x, argument) for x in given])
+
+
+def axis_of(name: str, axis: SupportsIndex, ndim: int, argument: str = "axis") -> int:
+    """An axis counted from 0, from one that may be counted from the end; `ValueError` if there is none."""
+    i = static_int(name, axis, argument)
+    if not -ndim <= i < ndim:
+        raise ValueError(f"{name}: {argument} {i} is out of bounds for an array with {ndim} axes")
+    return i + ndim if i < 0 else i
+
+
+def axes_of(name: str, axes: Sequence[SupportsIndex], ndim: int, argument: str = "dimensions") -> tuple[int, ...]:
+    """Different axes counted from 0, in the order given; `ValueError` if one is out of bounds or there twice."""
+    given = static_ints(name, axes, argument)
+    found = tuple([axis_of(name, a, ndim, argument) for a in given])
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: {argument} {given} name an axis twice")
+    return found
