@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tracefx.core.dtypes import NDArray
@@ -17,11 +17,47 @@ class Buffer(Protocol):
     """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
 
 
+class Program(Protocol):
+    """A compiled program."""
+
+    def __call__(self, args: Sequence[Value]) -> list[ConcreteArray]:
+        """The outputs; they may still be on their way."""
+        ...
+
+    def text(self) -> str:
+        """The optimized program in the compiler's own language."""
+        ...
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        """The compiler's estimates for one run, such as `flops` and `bytes accessed`."""
+        ...
+
+    def memory_analysis(self) -> object:
+        """What the compiler planned to allocate for one run, in bytes."""
+        ...
+
+
+class LoweredProgram(Protocol):
+    """A program lowered to the compiler's input language."""
+
+    def text(self) -> str: ...
+
+    def compile(self, options: Mapping[str, str | int | float | bool]) -> Program: ...
+
+
 class Backend(Protocol):
-    """Runs programs compiled, and reads their results."""
+    """Compiles and runs programs, and reads their results. Programs have no constants."""
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
-        """The outputs of a program without constants. Compiled once a program; results may still be on their way."""
+        """The outputs of a program, compiled once; equal programs share the result of compiling."""
+        ...
+
+    def compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Program:
+        """The program as `run` runs it. Inputs at `donated` give their memory away."""
+        ...
+
+    def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> LoweredProgram:
+        """Lower the program anew, with its own names and lines."""
         ...
 
     def read(self, buffer: Buffer) -> NDArray:

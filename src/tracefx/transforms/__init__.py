@@ -1,0 +1,1 @@
+"""What users call: functions to functions, over pytrees, with JAX's signatures."""

@@ -1,0 +1,103 @@
+"""Arguments of transformed functions: trees to values and back, `argnums`, and what messages call them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from tracefx.core import trees
+from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.handler import as_array
+from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
+from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.handlers.batch import BatchTracer
+from tracefx.handlers.jvp import JVPTracer
+from tracefx.handlers.recording import StageTracer
+
+AnyFunction: TypeAlias = Callable[..., object]
+
+LEAF_TYPES: Final[frozenset[type]] = frozenset(
+    {ConcreteArray, StageTracer, JVPTracer, BatchTracer, np.ndarray, bool, int, float, complex, np.float32, np.int32}
+)
+
+
+def name_of(f: object) -> str:
+    """What messages and programs call a function."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def require_callable(transform: str, f: object) -> None:
+    if not callable(f):
+        raise TypeError(f"{transform} takes a function, got {f!r} of type {type(f).__name__}")
+
+
+def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
+    """The leaves of a tree as values; a leaf that is no array is a `TypeError` that says where in `what` it is."""
+    leaves, treedef = trees.flatten_leaves(tree, LEAF_TYPES)
+    return to_values(leaves, tree, what), treedef
+
+
+def to_values(leaves: Sequence[object], tree: PyTree, what: str) -> list[Value]:
+    """The leaves of `tree` as values."""
+    return [
+        leaf if type(leaf) is ConcreteArray else leaf_value(leaf, i, tree, what)  # the common case without a call
+        for i, leaf in enumerate(leaves)
+    ]
+
+
+def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
+    """Leaf number `i` of `tree` as a value; a `TypeError` that says where in `what` it is if it is no array."""
+    if is_arraylike(leaf):
+        return as_value(leaf)
+    path, _ = trees.flatten_with_path(tree)[0][i]
+    raise TypeError(f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}")
+
+
+def to_arrays(values: Sequence[ArrayLike]) -> list[object]:
+    """Values as users get them: literals have become arrays."""
+    return [as_array(v) for v in values]
+
+
+def argument_names(f: AnyFunction, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[str]:
+    """One phrase a leaf of `(args, kwargs)`, such as "the argument `x['a']` of loss", for messages."""
+    try:
+        parameters = list(inspect.signature(f).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        parameters = []
+    paths, _ = trees.flatten_with_path((tuple(args), dict(kwargs)))
+    return [f"the argument {_argument(path, parameters, len(args))} of {name}" for path, _ in paths]
+
+
+def _argument(path: KeyPath, parameters: Sequence[str], positional: int) -> str:
+    _, which, *rest = path
+    place = getattr(which, "idx", None)
+    if isinstance(place, int):
+        name = parameters[place] if place < min(len(parameters), positional) else str(place)
+    else:
+        name = str(getattr(which, "key", which))
+    return f"`{name}{keystr(tuple(rest))}`"
+
+
+def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, f: object) -> tuple[int, ...]:
+    """`argnums` as non-negative positions among `count` positional arguments."""
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -count <= n < count:
+            raise ValueError(
+                f"{transform} of {name_of(f)}: argnums {argnums!r} names argument {n}, but it was called with "
+                f"{count} positional argument{'s' if count != 1 else ''}"
+            )
+    places = tuple([n % count for n in numbers])
+    if len(set(places)) != len(places):
+        raise ValueError(f"{transform} of {name_of(f)}: argnums {argnums!r} names an argument twice")
+    return places
+
+
+def check_argnums(argnums: object, transform: str, option: str = "argnums") -> None:
+    """`TypeError` unless `argnums` is an integer or a sequence of integers."""
+    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
+        raise TypeError(f"{transform}: {option} must be an integer or a tuple of integers, got {argnums!r}")

@@ -1,0 +1,315 @@
+"""`grad`, `value_and_grad`, `jvp`, `vjp`, `linearize`, `linear_transpose`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracefx.core import dtypes, trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.handler import as_array, current
+from tracefx.core.primitive import Linear, Tangent, Zero
+from tracefx.core.trees import PyTree, TreeDef
+from tracefx.core.values import Value
+from tracefx.handlers.jvp import JVP, JVPTracer
+from tracefx.handlers.stage import stage
+from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import convert, full, instantiate
+from tracefx.transforms.arguments import (
+    AnyFunction,
+    check_argnums,
+    flatten_values,
+    name_of,
+    normalize_argnums,
+    require_callable,
+    to_arrays,
+)
+from tracefx.transforms.linearization import Linearization, jvp_values, linearize_values
+from tracefx.transforms.shapes import flatten_avals
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives `fun`'s value, a scalar, and its gradient with respect to the arguments at `argnums`.
+
+    >>> value, gradient = value_and_grad(lambda x: x * x)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+    """
+    require_callable("value_and_grad", fun)
+    check_argnums(argnums, "value_and_grad")
+
+    @functools.wraps(fun)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        places = normalize_argnums(argnums, len(args), "grad", fun)
+        dynamic = tuple([args[i] for i in places])
+        flat, treedef = flatten_values(dynamic, f"grad of {name_of(fun)}: the differentiated arguments")
+        for v in flat:
+            check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
+
+        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+            full_args = list(args)
+            for i, x in zip(places, treedef.unflatten(to_arrays(values)), strict=True):
+                full_args[i] = x
+            return call_for_values(fun, has_aux, full_args, kwargs)
+
+        linear, (out_tree, aux), handler = linearize_values(called, flat)
+        value = _scalar_output(fun, linear.outs, out_tree, holomorphic)
+        cts = linear.pull([full(value.aval, 1)])
+        gradients = treedef.unflatten([_cotangent(ct) for ct in cts])
+        gradient = gradients[0] if isinstance(argnums, int) else gradients
+        result = as_array(value)
+        return ((result, primals_of(aux, handler)), gradient) if has_aux else (result, gradient)
+
+    return value_and_gradient
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the gradient of `fun`, whose value is a scalar, with respect to the arguments at `argnums`.
+
+    >>> float(grad(lambda x: x * x)(3.0))
+    6.0
+    """
+    require_callable("grad", fun)
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @functools.wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """`fun(*primals)` and its derivative in the direction `tangents`: `(primals_out, tangents_out[, aux])`.
+
+    >>> y, dy = jvp(lambda x: x * x, (3.0,), (1.0,))
+    >>> float(y), float(dy)
+    (9.0, 6.0)
+    """
+    require_callable("jvp", fun)
+    for option, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise TypeError(f"jvp: {option} must be a tuple or list with one entry an argument, got {given!r}")
+    flat, treedef = flatten_values(tuple(primals), "jvp: primals")
+    flat_tangents, tangent_tree = flatten_tangents(tuple(tangents), "jvp: tangents")
+    trees.require_same_structure("jvp: tangents", treedef, tangent_tree, "primals", "tangents")
+    checked = [_tangent("jvp", p, t) for p, t in zip(flat, flat_tangents, strict=True)]
+
+    def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+        return call_for_values(fun, has_aux, treedef.unflatten(to_arrays(values)), {})
+
+    outs, out_tangents, (out_tree, aux), handler = jvp_values(called, flat, checked)
+    primals_out = out_tree.unflatten(to_arrays(outs))
+    tangents_out = out_tree.unflatten([_cotangent(t) for t in out_tangents])
+    return (primals_out, tangents_out, primals_of(aux, handler)) if has_aux else (primals_out, tangents_out)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """`fun(*primals)` and the linear map from tangents of the inputs to tangents of the outputs there.
+
+    Applying the map does none of the work of `fun` again.
+
+    >>> y, push = linearize(lambda x: x * x, 3.0)
+    >>> float(y), float(push(1.0))
+    (9.0, 6.0)
+    """
+    require_callable("linearize", fun)
+    linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "linearize")
+
+    def push(*tangents: Any) -> Any:
+        flat, tree = flatten_tangents(tangents, "the linear map: tangents")
+        trees.require_same_structure("the linear map: tangents", in_tree, tree, "the primals", "the tangents")
+        checked = [_tangent("the linear map", p, t) for p, t in zip(linear.primals, flat, strict=True)]
+        return out_tree.unflatten([_cotangent(t) for t in linear.push(checked)])
+
+    out = out_tree.unflatten(to_arrays(linear.outs))
+    return (out, push, aux) if has_aux else (out, push)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """`fun(*primals)` and the map from cotangents of the outputs to a tuple of cotangents of the inputs.
+
+    >>> y, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> [float(ct) for ct in pull(1.0)]
+    [4.0, 3.0]
+    """
+    require_callable("vjp", fun)
+    linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "vjp")
+
+    def pull(cotangents: Any) -> Any:
+        flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
+        trees.require_same_structure("the vjp function: cotangents", out_tree, tree, "the outputs", "the cotangents")
+        checked = [_tangent("the vjp function", o, t) for o, t in zip(linear.outs, flat, strict=True)]
+        return in_tree.unflatten([_cotangent(ct) for ct in linear.pull(checked)])
+
+    out = out_tree.unflatten(to_arrays(linear.outs))
+    return (out, pull, aux) if has_aux else (out, pull)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """The transpose of a linear function: cotangents of its output to a tuple of cotangents of its inputs.
+
+    `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype.
+
+    >>> float(linear_transpose(lambda x: 3 * x, 1.0)(2.0)[0])
+    6.0
+    """
+    require_callable("linear_transpose", fun)
+    avals, in_tree = flatten_avals(tuple(primals), "linear_transpose: primals")
+    for aval in avals:
+        if not dtypes.is_inexact(aval.dtype):
+            raise TypeError(f"linear_transpose: primals must be floats or complex numbers, got {aval}")
+    out_tree: TreeDef | None = None
+
+    def called(*values: Value) -> list[Value]:
+        nonlocal out_tree
+        outs, (out_tree, _) = call_for_values(fun, False, in_tree.unflatten(to_arrays(values)), {})
+        return outs
+
+    jaxpr, consts = stage(called, avals, current())
+    assert out_tree is not None
+    structure = out_tree
+
+    def transposed(cotangents: Any) -> Any:
+        flat, tree = flatten_tangents(cotangents, "the transposed function: cotangents")
+        trees.require_same_structure("the transposed function", structure, tree, "the outputs", "the cotangents")
+        checked = [_matching("the transposed function", a, t) for a, t in zip(jaxpr.out_avals, flat, strict=True)]
+        cts = backward(jaxpr, consts, [Linear(a) for a in avals], checked)
+        return in_tree.unflatten([_cotangent(ct) for ct in cts if ct is not None])
+
+    return transposed
+
+
+# ------------------------------------------------------------------ calling the function
+
+
+def call_for_values(
+    fun: AnyFunction, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[Value], tuple[TreeDef, Any]]:
+    """Call a user's function: its outputs as values, their structure, and the auxiliary output if there is one."""
+    out = fun(*args, **kwargs)
+    aux = None
+    if has_aux:
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise TypeError(
+                f"{name_of(fun)}: with has_aux=True the function must give a pair (output, aux), got {out!r}"
+            )
+        out, aux = out
+    values, tree = flatten_values(out, f"the output of {name_of(fun)}")
+    return values, (tree, aux)
+
+
+def _linearize(
+    fun: AnyFunction, primals: Sequence[Any], has_aux: bool, transform: str
+) -> tuple[Linearization, TreeDef, TreeDef, Any]:
+    flat, in_tree = flatten_values(tuple(primals), f"{transform} of {name_of(fun)}: primals")
+
+    def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+        return call_for_values(fun, has_aux, in_tree.unflatten(to_arrays(values)), {})
+
+    linear, (out_tree, aux), handler = linearize_values(called, flat)
+    return linear, in_tree, out_tree, primals_of(aux, handler)
+
+
+def primals_of(aux: PyTree, handler: JVP) -> Any:
+    """An auxiliary output, in which values on their way through differentiation have become their primals."""
+
+    def primal(x: object) -> object:
+        return as_array(x.primal) if isinstance(x, JVPTracer) and x.handler is handler else x
+
+    return trees.map(primal, aux)
+
+
+# ------------------------------------------------------------------ tangents and cotangents at the border
+
+
+def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
+    """Leaves as tangents; NumPy arrays of `float0` are zeros of that type."""
+    leaves, treedef = trees.flatten(tree)
+    tangents: list[Tangent] = []
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
+            tangents.append(Zero(ShapedArray(leaf.shape, float0)))
+        else:
+            tangents += flatten_values(leaf, what)[0]
+    return tangents, treedef
+
+
+def _tangent(what: str, primal: Value, tangent: Tangent) -> Tangent:
+    return _matching(what, primal.aval.tangent(), tangent)
+
+
+def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
+    """The tangent, which must have the type `expected` but for weak typing."""
+    aval = tangent.aval
+    if aval.shape != expected.shape or (aval.dtype != expected.dtype and not aval.weak_type):
+        raise TypeError(
+            f"{what}: a tangent or cotangent of type {expected} is needed, got {aval}; it has the shape of the value "
+            "it belongs to, and its dtype (float0 where that is an integer or boolean)"
+        )
+    if isinstance(tangent, Zero) or expected.dtype == float0:
+        return Zero(expected)
+    return convert(tangent, expected.dtype, expected.weak_type)
+
+
+def _cotangent(ct: Tangent) -> object:
+    """A tangent as users get it: zeros are arrays of zeros, those of type float0 NumPy's."""
+    if isinstance(ct, Zero) and ct.aval.dtype == float0:
+        zeros: NDArray = np.zeros(ct.aval.shape, float0)
+        return zeros
+    return as_array(instantiate(ct))
+
+
+# ------------------------------------------------------------------ what grad asks for
+
+
+def check_differentiable(transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool) -> None:
+    where = f"{transform} of {name_of(fun)}"
+    if holomorphic and not dtypes.is_complex(dtype):
+        raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
+    if not dtypes.is_inexact(dtype) and not allow_int:
+        raise TypeError(
+            f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)}; convert them, or "
+            "pass allow_int=True to get gradients of dtype float0"
+        )
+    if dtypes.is_complex(dtype) and not holomorphic:
+        raise TypeError(
+            f"{where}: complex arguments need holomorphic=True, if the function is; differentiate with respect to "
+            "real and imaginary parts otherwise"
+        )
+
+
+def _scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
+    where = f"grad of {name_of(fun)}"
+    if len(outs) != 1 or tree != trees.structure(0):
+        raise TypeError(f"{where}: the function must give one scalar, got {tree}; use vjp for other outputs")
+    (out,) = outs
+    if out.aval.shape:
+        raise TypeError(f"{where}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev")
+    check_output("grad", fun, out.aval, holomorphic)
+    return out
+
+
+def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphic: bool) -> None:
+    where = f"{transform} of {name_of(fun)}"
+    if holomorphic and not dtypes.is_complex(aval.dtype):
+        raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
+    if not holomorphic and not dtypes.is_float(aval.dtype):
+        raise TypeError(f"{where}: the output must be a float, got {aval}")

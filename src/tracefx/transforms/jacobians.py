@@ -1,0 +1,165 @@
+"""`jacfwd`, `jacrev`, `hessian`: whole Jacobians, all directions of a basis at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import float0
+from tracefx.core.primitive import Tangent
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value, from_numpy
+from tracefx.ops.basis import instantiate, move_axis, reshape
+from tracefx.ops.shape import slice_in_dim
+from tracefx.transforms.arguments import (
+    check_argnums,
+    flatten_values,
+    name_of,
+    normalize_argnums,
+    require_callable,
+    to_arrays,
+)
+from tracefx.transforms.differentiation import call_for_values, check_differentiable, check_output, primals_of
+from tracefx.transforms.linearization import Linearization, linearize_values
+from tracefx.transforms.vmap import vmap
+
+
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The Jacobian of `fun` by forward mode, a column for each element of the arguments at `argnums`.
+
+    An output `f32[m]` of an argument `f32[n]` gives `f32[m, n]`; trees give the tree of outputs, with the tree of
+    arguments at each leaf.
+
+    >>> import tracefx.numpy as fnp
+    >>> jacfwd(lambda x: x * x)(fnp.arange(3.0)).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
+    """
+
+    def columns(linear: Linearization) -> list[list[object]]:
+        """For each output, its derivatives in one array an argument."""
+        avals = [p.aval for p in linear.primals]
+
+        def push(*tangents: Value) -> list[Value]:
+            return [instantiate(t) for t in linear.push(tangents)]
+
+        pushed: list[Value] = vmap(push)(*_basis(avals))
+        return [
+            [reshape(part, (*o.aval.shape, *a.shape)) for part, a in _parts(move_axis(t, 0, o.aval.ndim), -1, avals)]
+            for t, o in zip(pushed, linear.outs, strict=True)
+        ]
+
+    return _jacobian("jacfwd", columns, fun, argnums, has_aux, holomorphic, allow_int=False)
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian of `fun` by reverse mode, a row for each element of the outputs; shapes as for `jacfwd`.
+
+    >>> import tracefx.numpy as fnp
+    >>> jacrev(lambda x: (x * x).sum())(fnp.arange(3.0)).tolist()
+    [0.0, 2.0, 4.0]
+    """
+
+    def rows(linear: Linearization) -> list[list[object]]:
+        avals = [o.aval for o in linear.outs]
+
+        def pull(*cts: Value) -> list[Value]:
+            return [instantiate(ct) for ct, m in zip(linear.pull(cts), linear.moving, strict=True) if m]
+
+        pulled = iter(vmap(pull)(*_basis(avals)))
+        by_argument: list[list[object]] = []
+        for p, m in zip(linear.primals, linear.moving, strict=True):
+            shapes = [(*a.shape, *p.aval.shape) for a in avals]
+            if m:
+                parts = _parts(next(pulled), 0, avals)
+                by_argument.append([reshape(part, s) for (part, _), s in zip(parts, shapes, strict=True)])
+            else:
+                by_argument.append([np.zeros(s, float0) for s in shapes])
+        return [list(row) for row in zip(*by_argument, strict=True)]
+
+    return _jacobian("jacrev", rows, fun, argnums, has_aux, holomorphic, allow_int)
+
+
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """The matrix of second derivatives of `fun`: `jacfwd` of `jacrev`.
+
+    >>> import tracefx.numpy as fnp
+    >>> hessian(lambda x: (x**3).sum())(fnp.arange(2.0)).tolist()
+    [[0.0, 0.0], [0.0, 6.0]]
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+Pieces: TypeAlias = Callable[[Linearization], list[list[object]]]
+
+
+def _jacobian(
+    transform: str,
+    pieces: Pieces,
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool,
+) -> Callable[..., Any]:
+    require_callable(transform, fun)
+    check_argnums(argnums, transform)
+
+    @functools.wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        places = normalize_argnums(argnums, len(args), transform, fun)
+        dynamic = args[places[0]] if isinstance(argnums, int) else tuple([args[i] for i in places])
+        flat, in_tree = flatten_values(dynamic, f"{transform} of {name_of(fun)}: the differentiated arguments")
+        for v in flat:
+            check_differentiable(transform, fun, v.aval.dtype, holomorphic, allow_int)
+
+        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+            given = in_tree.unflatten(to_arrays(values))
+            full_args = list(args)
+            for i, x in zip(places, [given] if isinstance(argnums, int) else given, strict=True):
+                full_args[i] = x
+            return call_for_values(fun, has_aux, full_args, kwargs)
+
+        linear, (out_tree, aux), handler = linearize_values(called, flat)
+        for o in linear.outs:
+            check_output(transform, fun, o.aval, holomorphic)
+        result = out_tree.unflatten([in_tree.unflatten(row) for row in pieces(linear)])
+        return (result, primals_of(aux, handler)) if has_aux else result
+
+    return jacobian
+
+
+def _basis(avals: Sequence[ShapedArray]) -> list[Tangent]:
+    """The standard basis of the space of these arrays together: a batch for each, along axis 0."""
+    total = sum(a.size for a in avals)
+    arrays: list[Tangent] = []
+    start = 0
+    for a in avals:
+        block = np.eye(total, a.size, -start, a.dtype)
+        arrays.append(from_numpy(block.reshape(total, *a.shape), a.dtype))
+        start += a.size
+    return arrays
+
+
+def _parts(x: Value, axis: int, avals: Sequence[ShapedArray]) -> list[tuple[Array, ShapedArray]]:
+    """`x` cut along an axis into one part for each array of the basis."""
+    parts = []
+    start = 0
+    for a in avals:
+        parts.append((slice_in_dim(x, start, start + a.size, axis=axis), a))
+        start += a.size
+    return parts

@@ -1,0 +1,105 @@
+"""Differentiation of functions of values: `jvp`, linearization, and running the linear part backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar, final
+
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.handler import CURRENT, Handler
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.primitive import Linear, Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.partial_eval import PartialEval
+from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import fit, instantiate
+
+Aux = TypeVar("Aux")
+Flat: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
+"""A function of values to values, and something beside them that is not differentiated."""
+
+
+def run_under(handler: Handler, f: Flat[Aux], args: Sequence[Value]) -> tuple[list[Value], Aux]:
+    token = CURRENT.set(handler)
+    try:
+        return f(args)
+    finally:
+        CURRENT.reset(token)
+
+
+def jvp_values(
+    f: Flat[Aux], primals: Sequence[Value], tangents: Sequence[Tangent]
+) -> tuple[list[Value], list[Tangent], Aux, JVP]:
+    """Outputs, their tangents, and the handler whose tracers may still be in what stands beside them."""
+    handler = JVP(CURRENT.get())
+    duals = [handler.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
+    outs, aux = run_under(handler, f, duals)
+    pairs = [handler.unwrap(o) for o in outs]
+    return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
+
+
+@final
+@frozen(eq=False)
+class Linearization:
+    """The linear map from tangents of inputs to tangents of outputs at a point, as a jaxpr and its constants.
+
+    Only inputs that can have a tangent are inputs of the jaxpr (`moving`), and only outputs whose tangent may be
+    nonzero are outputs of it (`moved`).
+    """
+
+    jaxpr: Jaxpr
+    consts: tuple[Value, ...]
+    moving: tuple[bool, ...]
+    moved: tuple[bool, ...]
+    primals: tuple[Value, ...]
+    outs: tuple[Value, ...]
+
+    def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
+        """Tangents of the outputs from those of the inputs."""
+        given = [instantiate(t) for t, m in zip(tangents, self.moving, strict=True) if m]
+        results = iter(eval_jaxpr(self.jaxpr, self.consts, given))
+        return [next(results) if m else Zero(o.aval.tangent()) for o, m in zip(self.outs, self.moved, strict=True)]
+
+    def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
+        """Cotangents of the inputs from those of the outputs."""
+        operands = [Linear(a) for a in self.jaxpr.in_avals]
+        results = iter(
+            backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(cts, self.moved, strict=True) if m])
+        )
+        pulled: list[Tangent] = []
+        for p, m in zip(self.primals, self.moving, strict=True):
+            ct = next(results) if m else None
+            pulled.append(Zero(p.aval.tangent()) if ct is None else fit(ct, p.aval.tangent()))
+        return pulled
+
+
+def linearize_values(
+    f: Flat[Aux], primals: Sequence[Value], moving: Sequence[bool] | None = None
+) -> tuple[Linearization, Aux, JVP]:
+    """Run `f` once, recording the linear part of its derivative: `JVP` over `PartialEval`.
+
+    `moving` says which inputs to differentiate with respect to; by default all that can be.
+    """
+    rest = PartialEval(CURRENT.get())
+    handler = JVP(rest)
+    can_move = [dtypes.is_inexact(p.aval.dtype) for p in primals]
+    mask = can_move if moving is None else [a and b for a, b in zip(can_move, moving, strict=True)]
+    inputs = [rest.input(p.aval.tangent(), "a tangent") for p, m in zip(primals, mask, strict=True) if m]
+    tangents = iter(inputs)
+    duals = [handler.wrap(p, next(tangents)) if m else p for p, m in zip(primals, mask, strict=True)]
+    outs, aux = run_under(handler, f, duals)
+    pairs = [handler.unwrap(o) for o in outs]
+    moved = [t for _, t in pairs if not isinstance(t, Zero)]
+    jaxpr, consts = rest.build(inputs, moved)
+    linear = Linearization(
+        jaxpr,
+        tuple(consts),
+        tuple(mask),
+        tuple([not isinstance(t, Zero) for _, t in pairs]),
+        tuple(primals),
+        tuple([p for p, _ in pairs]),
+    )
+    return linear, aux, handler

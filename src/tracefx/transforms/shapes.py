@@ -1,0 +1,72 @@
+"""Types of arrays as users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes, trees
+from tracefx.core.array import is_arraylike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.trees import PyTree, TreeDef
+from tracefx.ops.operation import static_shape
+from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
+
+
+def _shape(shape: Sequence[int]) -> Shape:
+    return static_shape("ShapeDtypeStruct", shape)
+
+
+@final
+@frozen
+class ShapeDtypeStruct:
+    """A shape and a dtype, where an array with them would do: in `eval_shape`, `lower`, `linear_transpose`.
+
+    >>> ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    shape: Shape = field(converter=_shape)
+    dtype: DType = field(converter=dtypes.as_dtype)
+    weak_type: bool = field(default=False, kw_only=True)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.dtype, self.weak_type)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a shape without axes")
+        return self.shape[0]
+
+    @override
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype}{weak})"
+
+
+def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:
+    """The types of a tree's leaves, which are arrays or anything with a shape and a dtype."""
+    leaves, treedef = trees.flatten_leaves(tree, LEAF_TYPES)
+    avals: list[ShapedArray] = []
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, ShapeDtypeStruct):
+            avals.append(leaf.aval)
+        elif not is_arraylike(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            dtype = dtypes.canonicalize(dtypes.as_dtype(leaf.dtype))
+            avals.append(ShapedArray(tuple(leaf.shape), dtype, bool(getattr(leaf, "weak_type", False))))
+        else:
+            avals.append(leaf_value(leaf, i, tree, what).aval)
+    return avals, treedef

@@ -1,0 +1,91 @@
+"""The stages of a jitted call, held in hand: traced, lowered, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, cast, final
+
+from attrs import field, frozen
+from typing_extensions import ParamSpec
+
+from tracefx.core.backend import BACKEND, LoweredProgram, Program
+from tracefx.core.jaxpr import ClosedJaxpr
+from tracefx.core.trees import PyTree
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.transforms.shapes import ShapeDtypeStruct
+from tracefx.transforms.tracing import Trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+CompilerOptions = Mapping[str, str | int | float | bool]
+
+
+@final
+@frozen(eq=False)
+class CompiledCall(Generic[P, R]):
+    """A function compiled for one kind of arguments; arguments of any other kind are a `TypeError`."""
+
+    program: Program
+    trace: Trace
+    flatten: Callable[P, list[Value]] = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        values = self.flatten(*args, **kwargs)
+        outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
+        return cast(R, self.trace.out_tree.unflatten(outs))
+
+    def as_text(self) -> str:
+        """The program after XLA's optimizations."""
+        return self.program.text()
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        """XLA's estimates for one call: `flops`, `bytes accessed` and more."""
+        return self.program.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """What XLA planned to allocate for one call, in bytes: arguments, outputs, temporaries, code."""
+        return self.program.memory_analysis()
+
+
+@final
+@frozen(eq=False)
+class LoweredCall(Generic[P, R]):
+    """A function lowered to StableHLO for one kind of arguments."""
+
+    program: LoweredProgram
+    trace: Trace
+    flatten: Callable[P, list[Value]] = field(repr=False)
+
+    def as_text(self) -> str:
+        """The StableHLO module."""
+        return self.program.text()
+
+    def compile(self, compiler_options: CompilerOptions | None = None) -> CompiledCall[P, R]:
+        """Compile, with XLA's options by name if any are given."""
+        return CompiledCall(self.program.compile(compiler_options or {}), self.trace, self.flatten)
+
+
+@final
+@frozen(eq=False)
+class TracedCall(Generic[P, R]):
+    """A function traced for one kind of arguments."""
+
+    trace: Trace
+    donated: tuple[int, ...]
+    keep_unused: bool
+    flatten: Callable[P, list[Value]] = field(repr=False)
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program, with the values it closed over."""
+        return self.trace.closed()
+
+    @property
+    def out_info(self) -> PyTree:
+        """The outputs' types, in their structure."""
+        structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.trace.jaxpr.out_avals]
+        return self.trace.out_tree.unflatten(structs)
+
+    def lower(self) -> LoweredCall[P, R]:
+        program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused)
+        return LoweredCall(program, self.trace, self.flatten)

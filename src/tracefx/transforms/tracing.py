@@ -1,0 +1,100 @@
+"""Traces of users' functions, and the cache of them that `jit` and everything that carries a program share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, final
+from weakref import WeakKeyDictionary
+
+from attrs import evolve, frozen
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import Tracer, current
+from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.settings import X64
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value
+from tracefx.handlers.stage import stage
+from tracefx.transforms.arguments import flatten_values, name_of, to_arrays
+
+
+@final
+@frozen(eq=False)
+class Trace:
+    """A function traced for one kind of arguments.
+
+    `jaxpr` has no constants: its inputs are the values the function closed over, `consts`, then the arguments' leaves.
+    """
+
+    jaxpr: Jaxpr
+    consts: tuple[Value, ...]
+    out_tree: TreeDef
+    name: str
+
+    def closed(self) -> ClosedJaxpr:
+        """The program with its constants apart from its inputs."""
+        n, jaxpr = len(self.consts), self.jaxpr
+        return ClosedJaxpr(evolve(jaxpr, constvars=jaxpr.invars[:n], invars=jaxpr.invars[n:]), self.consts)
+
+
+@final
+@frozen(cache_hash=True)
+class Signature:
+    """All that a trace depends on beside the function."""
+
+    in_tree: TreeDef
+    avals: tuple[ShapedArray, ...]
+    statics: Hashable
+    x64: bool
+    axes: tuple[tuple[Hashable, int], ...]
+
+
+def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: Hashable) -> Signature:
+    axes = current().axes
+    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()) if axes else ())
+
+
+def trace(
+    f: Callable[..., Any], in_tree: TreeDef, avals: tuple[ShapedArray, ...], origins: Sequence[str] | None, name: str
+) -> Trace:
+    """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds."""
+    out_tree: TreeDef | None = None
+
+    def flat(*values: Value) -> list[Value]:
+        nonlocal out_tree
+        args, kwargs = in_tree.unflatten(to_arrays(values))
+        outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {name_of(f)}")
+        return outs
+
+    jaxpr, consts = stage(flat, avals, current(), origins)
+    assert out_tree is not None
+    return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
+
+
+@final
+class TraceCache:
+    """Traces by function and signature. They die with the function; one that closed over a tracer is not kept."""
+
+    __slots__ = ("_by_function", "_lock")
+
+    def __init__(self) -> None:
+        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[tuple[Signature, Hashable], Trace]] = (
+            WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    def traces(self, f: Callable[..., Any]) -> dict[tuple[Signature, Hashable], Trace]:
+        """The traces kept for a function; a function that can't be a weak key has none but its caller's."""
+        try:
+            with self._lock:
+                return self._by_function.setdefault(f, {})
+        except TypeError:
+            return {}
+
+
+TRACES: Final = TraceCache()
+
+
+def keepable(trace: Trace) -> bool:
+    return not any(isinstance(c, Tracer) for c in trace.consts)

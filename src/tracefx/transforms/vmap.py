@@ -1,0 +1,115 @@
+"""`vmap`: a function of one example becomes a function of a batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from tracefx.core import trees
+from tracefx.core.handler import CURRENT, as_array
+from tracefx.core.primitive import MappedAxis
+from tracefx.core.trees import PyTree, keystr
+from tracefx.core.values import Value
+from tracefx.handlers.batch import Batch
+from tracefx.ops.basis import broadcast_in_dim, move_axis
+from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: PyTree = 0,
+    out_axes: PyTree = 0,
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """`fun` applied along an axis of its arguments at once, with the results stacked along `out_axes`.
+
+    `in_axes` says for each positional argument (as a tree prefix) which axis is mapped, `None` for arguments that are
+    the same for all; keyword arguments are mapped along axis 0.
+
+    >>> import tracefx.numpy as fnp
+    >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
+    Array([0., 2., 4.], dtype=float32)
+    """
+    require_callable("vmap", fun)
+    _check_axes("in_axes", in_axes)
+    _check_axes("out_axes", out_axes)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+
+    @functools.wraps(fun)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        where = f"vmap of {name_of(fun)}"
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
+                "arguments; give one entry for each, or one integer for all"
+            )
+        values, in_tree = flatten_values((args, kwargs), f"{where}: arguments")
+        entries = trees.broadcast_prefix(
+            (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
+        )
+        dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
+        axis = MappedAxis(_axis_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
+        handler = Batch(CURRENT.get(), axis)
+        mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
+        token = CURRENT.set(handler)
+        try:
+            call_args, call_kwargs = in_tree.unflatten(to_arrays(mapped))
+            outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
+        finally:
+            CURRENT.reset(token)
+        out_entries = trees.broadcast_prefix(
+            out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
+        )
+        pairs = [handler.unwrap(o) for o in outs]
+        results = [_place(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)]
+        return out_tree.unflatten(results)
+
+    return batched
+
+
+def _check_axes(option: str, axes: PyTree) -> None:
+    for entry in trees.leaves(axes):
+        if isinstance(entry, bool) or not isinstance(entry, int):
+            raise TypeError(f"vmap: {option} must be made of integers and None, got {entry!r}")
+
+
+def _dim(where: str, option: str, entry: object, ndim: int) -> int | None:
+    if entry is None:
+        return None
+    assert isinstance(entry, int)
+    if not -ndim <= entry < ndim:
+        raise ValueError(f"{where}: {option} names axis {entry} of an array with {ndim} axes")
+    return entry % ndim
+
+
+def _axis_size(where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree) -> int:
+    sizes = [(i, v.aval.shape[d]) for i, (v, d) in enumerate(zip(values, dims, strict=True)) if d is not None]
+    if not sizes:
+        if given is None:
+            raise ValueError(f"{where}: no argument is mapped, so the size of the batch is unknown; give axis_size")
+        return given
+    size = sizes[0][1] if given is None else given
+    if any(n != size for _, n in sizes):
+        paths = [path for path, _ in trees.flatten_with_path(args)[0]]
+        told = ", ".join(f"{n} at args{keystr(paths[i][1:])}" for i, n in sizes)
+        wanted = "" if given is None else f" and axis_size is {given}"
+        raise ValueError(f"{where}: the mapped axes must have one size, but they have {told}{wanted}")
+    return size
+
+
+def _place(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> object:
+    """An output with its batch axis where `out_axes` wants it."""
+    if entry is None:
+        if dim is not None:
+            raise ValueError(f"{where}: out_axes is None for an output that differs along the batch; give it an axis")
+        return as_array(x)
+    rank = x.aval.ndim + (dim is None)
+    target = _dim(where, "out_axes", entry, rank)
+    assert target is not None
+    if dim is None:
+        shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])
+        return broadcast_in_dim(x, shape, [i for i in range(rank) if i != target])
+    return move_axis(x, dim, target)

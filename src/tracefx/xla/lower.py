@@ -1,0 +1,258 @@
+"""Lowering: a jaxpr becomes a StableHLO module, by the `lower` rules of its operations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Dims, Ir, Region, Text
+from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.passes import prune
+from tracefx.core.primitive import Expandable, Lowerable, missing
+from tracefx.core.source import Source
+from tracefx.handlers.stage import stage
+from tracefx.xla import runtime
+
+# ------------------------------------------------------------------ the result
+
+
+@final
+@frozen
+class Argument:
+    """An output that is an input, handed through without being computed."""
+
+    index: int
+
+
+@final
+@frozen
+class Result:
+    """An output that the module's `main` returns."""
+
+    index: int
+
+
+Output: TypeAlias = Argument | Result | Literal
+
+
+@final
+@frozen(eq=False)
+class Lowered:
+    """A module, which of the program's inputs it takes, and where the program's outputs come from."""
+
+    module: runtime.Module
+    name: str
+    kept: tuple[int, ...]
+    donated: frozenset[int]
+    results: tuple[ShapedArray, ...]
+    outputs: tuple[Output, ...]
+
+
+def lower_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Lowered:
+    """Lower a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out."""
+    assert not jaxpr.constvars
+    places = {v.index: i for i, v in enumerate(jaxpr.invars)}
+    computed = {a.index: a for a in jaxpr.outs if not isinstance(a, Literal) and a.index not in places}
+    order = {index: i for i, index in enumerate(computed)}
+    outputs: list[Output] = []
+    for a in jaxpr.outs:
+        if isinstance(a, Literal):
+            outputs.append(a)
+        else:
+            outputs.append(Argument(places[a.index]) if a.index in places else Result(order[a.index]))
+    body = Jaxpr((), jaxpr.invars, jaxpr.eqns, tuple(computed.values()))
+    pruned, used = prune(body, (True,) * len(computed))
+    if keep_unused:
+        used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
+        pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
+    kept = tuple([i for i, u in enumerate(used) if u])
+    module = runtime.new_module("jit_" + _symbol(name))
+    emitter = Emitter(module)
+    emitter.function("main", pruned, _donations(pruned, [kept.index(i) for i in donated if i in kept]))
+    return Lowered(module, name, kept, frozenset(donated), pruned.out_avals, tuple(outputs))
+
+
+def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
+    """Attributes of the arguments: a donated one gives its memory to an output of its type, or to XLA at large."""
+    free = dict(enumerate(jaxpr.out_avals))
+    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in jaxpr.invars]
+    for i in donated:
+        aval = jaxpr.in_avals[i]
+        fits = [k for k, a in free.items() if (a.shape, a.dtype) == (aval.shape, aval.dtype)]
+        if fits:
+            del free[fits[0]]
+            attributes[i]["tf.aliasing_output"] = runtime.integer_attr(fits[0], 32)
+        else:
+            attributes[i]["jax.buffer_donor"] = runtime.bool_attr(True)
+    return attributes
+
+
+# ------------------------------------------------------------------ the builder
+
+
+@final
+@frozen(eq=False)
+class Node:
+    """A value of the module and its type."""
+
+    value: runtime.Value
+    aval: ShapedArray
+
+
+@final
+@frozen(eq=False)
+class Emitter:
+    """The `Builder` that `lower` rules speak to: appends to the block that is current."""
+
+    module: runtime.Module
+    functions: dict[int, tuple[Jaxpr, str]] = field(factory=dict, init=False)
+    symbols: set[str] = field(factory=set, init=False)
+
+    def function(
+        self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
+    ) -> None:
+        """Add a function whose body is `jaxpr`; it is public if it is `main`."""
+        inputs = [_type(a) for a in jaxpr.in_avals]
+        results = [_type(a) for a in jaxpr.out_avals]
+        block = runtime.function(
+            self.module, name, inputs, results, public=name == "main", argument_attributes=attributes
+        )
+        with runtime.lowering(), runtime.at_end(block):
+            args = [Node(x, a) for x, a in zip(block.arguments, jaxpr.in_avals, strict=True)]
+            outs = self.inline(jaxpr, args)
+            runtime.create("func.return", [], [_value(o) for o in outs])
+
+    def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
+        """Append the equations of a program without constants."""
+        env: list[Ir | None] = [None] * jaxpr.var_count
+        for v, x in zip(jaxpr.invars, args, strict=True):
+            env[v.index] = x
+
+        def read(atom: Atom) -> Ir:
+            if isinstance(atom, Literal):
+                return self.constant(atom)
+            x = env[atom.index]
+            assert x is not None
+            return x
+
+        for eqn in jaxpr.eqns:
+            with _location(eqn):
+                outs = self.lower(eqn, [read(a) for a in eqn.inputs])
+            for v, x in zip(eqn.outs, outs, strict=True):
+                env[v.index] = x
+        return [read(a) for a in jaxpr.outs]
+
+    def lower(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
+        prim = eqn.prim
+        if isinstance(prim, Lowerable):
+            return prim.lower(self, *operands)
+        if isinstance(prim, Expandable):
+            body, consts = stage(prim.expand, [x.aval for x in operands])
+            held = [self.constant(np.asarray(c)) for c in consts]
+            return self.inline(body.closed(), [*held, *operands])
+        raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        attrs: Mapping[str, Attr] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> list[Ir]:
+        attributes = {k: _attribute(v) for k, v in attrs.items()} if attrs else None
+        operation = runtime.create(
+            name, [_type(a) for a in outs], [_value(x) for x in operands], attributes, len(regions)
+        )
+        for region, space in zip(regions, operation.regions, strict=True):
+            block = space.blocks.append(*[_type(a) for a in region.args], arg_locs=None)
+            with runtime.at_end(block):
+                results = region.build(self, [Node(x, a) for x, a in zip(block.arguments, region.args, strict=True)])
+                runtime.create("stablehlo.return", [], [_value(x) for x in results])
+        return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
+
+    def constant(self, value: Literal | NDArray) -> Ir:
+        array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
+        aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
+        operation = runtime.create("stablehlo.constant", [_type(aval)], [], {"value": runtime.dense(array)})
+        return Node(operation.results[0], aval)
+
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+        if id(jaxpr) not in self.functions:
+            symbol = self._fresh(_symbol(name))
+            self.functions[id(jaxpr)] = (jaxpr, symbol)
+            self.function(symbol, jaxpr)
+        _, symbol = self.functions[id(jaxpr)]
+        operation = runtime.create(
+            "func.call",
+            [_type(a) for a in jaxpr.out_avals],
+            [_value(x) for x in operands],
+            {"callee": runtime.symbol_attr(symbol)},
+        )
+        return [Node(x, a) for x, a in zip(operation.results, jaxpr.out_avals, strict=True)]
+
+    def custom_call(
+        self,
+        target: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        config: Mapping[str, Attr] | None = None,
+        has_side_effect: bool = False,
+    ) -> list[Ir]:
+        attributes: dict[str, runtime.Attribute] = {
+            "call_target_name": runtime.string_attr(target),
+            "api_version": runtime.integer_attr(4, 32),
+            "has_side_effect": runtime.bool_attr(has_side_effect),
+            "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in (config or {}).items()}),
+        }
+        operation = runtime.create(
+            "stablehlo.custom_call", [_type(a) for a in outs], [_value(x) for x in operands], attributes
+        )
+        return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
+
+    def _fresh(self, symbol: str) -> str:
+        candidate, n = symbol, 0
+        while candidate in self.symbols or candidate == "main":
+            n += 1
+            candidate = f"{symbol}_{n}"
+        self.symbols.add(candidate)
+        return candidate
+
+
+def _type(aval: ShapedArray) -> runtime.Type:
+    return runtime.tensor_type(aval.shape, aval.dtype)
+
+
+def _value(x: Ir) -> runtime.Value:
+    assert isinstance(x, Node)
+    return x.value
+
+
+def _attribute(attr: Attr) -> runtime.Attribute:
+    if isinstance(attr, bool):
+        return runtime.bool_attr(attr)
+    if isinstance(attr, int):
+        return runtime.integer_attr(attr)
+    if isinstance(attr, Dims):
+        return runtime.i64_array_attr(attr.values)
+    assert isinstance(attr, Text)
+    return runtime.attribute(attr.mlir)
+
+
+def _location(eqn: Eqn) -> runtime.Location:
+    """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
+    if eqn.source is None:
+        return runtime.location(eqn.prim.name, None, 0)
+    place = eqn.source.place() if isinstance(eqn.source, Source) else eqn.source
+    return runtime.location("/".join([*place.scope, eqn.prim.name]), place.file, place.line)
+
+
+def _symbol(name: str) -> str:
+    return re.sub(r"\W", "_", name) or "anonymous"
