@@ -1,19 +1,29 @@
-"""Arithmetic of two operands, and what is next to it: powers, signs, extremes. (`add` stands with its family.)"""
+"""Arithmetic of two operands, and negation. (`add` stands with its family.)"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
+from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero
 from tracefx.core.values import Value
-from tracefx.ops.elementwise import NUMBERS, Elementwise, Smooth, operands, unbroadcast
+from tracefx.ops.basis import fit
+from tracefx.ops.comparison import eq, lt
+from tracefx.ops.elementwise import NUMBERS, REALS, Elementwise, Smooth, add_tangents, bind_binary, unbroadcast
+from tracefx.ops.operation import ANY
+from tracefx.ops.ordering import emit_extreme, maximum, minimum
+from tracefx.ops.rounding import ceil, floor
+from tracefx.ops.selection import select, where
 
 # ------------------------------------------------------------------ neg
 
@@ -55,6 +65,53 @@ def negate(t: Tangent) -> Tangent:
     return t if isinstance(t, Zero) else neg(t)
 
 
+# ------------------------------------------------------------------ sub
+
+
+@final
+class Sub(Elementwise, Differentiable, Transposable):
+    __slots__ = ()
+    name = "sub"
+    domain = NUMBERS
+    hlo = "stablehlo.subtract"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.subtract(*args)
+        return out
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x, y = [fit(t, out.aval.tangent()) for t in tangents]
+        if isinstance(x, Zero) or isinstance(y, Zero):
+            return [out], [add_tangents(x, negate(y))]
+        return [out], [bind1(self, x, y)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        return [
+            unbroadcast(ct, x.aval) if isinstance(x, Linear) else None,
+            negate(unbroadcast(ct, y.aval)) if isinstance(y, Linear) else None,
+        ]
+
+
+SUB: Final = Sub()
+
+
+def sub(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x - y`, elementwise.
+
+    >>> sub(np.arange(3), 1)
+    Array([-1,  0,  1], dtype=int32)
+    """
+    return bind_binary(SUB, x, y)
+
+
+# ------------------------------------------------------------------ mul
+
+
 @final
 class Mul(Smooth, Transposable):
     __slots__ = ()
@@ -91,4 +148,160 @@ def mul(x: ArrayLike, y: ArrayLike) -> Array:
     >>> mul(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
     """
-    return bind1(MUL, *operands(x, y))
+    return bind_binary(MUL, x, y)
+
+
+# ------------------------------------------------------------------ div, rem
+
+
+@final
+class Div(Smooth, Transposable):
+    """Integers are divided towards zero. A division by 0 gives -1 (all bits set), and the least number by -1 itself."""
+
+    __slots__ = ()
+    name = "div"
+    domain = NUMBERS
+    hlo = "stablehlo.divide"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args
+        if not dtypes.is_integer(x.dtype):
+            out: NDArray = np.true_divide(x, y)
+            return out
+        quotient: NDArray = np.floor_divide(x, y)
+        if dtypes.is_signed(x.dtype):
+            quotient = quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))
+        return np.where(y == 0, np.invert(np.zeros_like(y)), quotient).astype(x.dtype)
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        _, y = primals
+        return div(tangent, y) if i == 0 else neg(mul(tangent, div(out, y)))
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        assert not isinstance(ct, Zero)
+        assert not isinstance(y, Linear)  # a quotient is linear in its numerator alone
+        return [unbroadcast(div(ct, y), x.aval), None]
+
+
+@final
+class Rem(Smooth):
+    """The remainder of `div`, with the sign of the first operand; for integers and a divisor of 0, that operand."""
+
+    __slots__ = ()
+    name = "rem"
+    domain = REALS
+    hlo = "stablehlo.remainder"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args
+        out: NDArray = np.fmod(x, y)
+        return np.where(y == 0, x, out) if dtypes.is_integer(x.dtype) else out
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        if i == 0:
+            return tangent
+        quotient = div(*primals)
+        whole = select(lt(quotient, 0), ceil(quotient), floor(quotient))
+        return neg(mul(tangent, whole))
+
+
+DIV: Final = Div()
+REM: Final = Rem()
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x / y`, elementwise; for integers, towards zero, and -1 (unsigned: the largest number) where `y` is 0.
+
+    >>> div(1.0, 4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    >>> div(np.array([7, -7, 7]), np.array([2, 2, 0])).tolist()
+    [3, -3, -1]
+    """
+    return bind_binary(DIV, x, y)
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    """The remainder of the division of `x` by `y`, elementwise, with the sign of `x`.
+
+    Where `y` is 0: NaN for floats, `x` for integers.
+
+    >>> rem(np.array([7, -7, 7]), np.array([2, 2, 0])).tolist()
+    [1, -1, 7]
+    """
+    return bind_binary(REM, x, y)
+
+
+# ------------------------------------------------------------------ max, min
+
+
+@frozen(eq=False)
+class Extreme(Smooth):
+    """The derivative is shared by equal operands."""
+
+    domain = ANY
+    direction: ClassVar[str]
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, y = primals
+        shape = out.aval.tangent()
+        taken = where(eq(primals[i], out), 1, 0, shape)
+        return mul(tangent, where(eq(x, y), 0.5, taken, shape))
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return emit_extreme(builder, self.direction, out, *operands)
+
+
+@final
+class Max(Extreme):
+    __slots__ = ()
+    name = "max"
+    direction = "GT"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return maximum(*args)
+
+
+@final
+class Min(Extreme):
+    __slots__ = ()
+    name = "min"
+    direction = "LT"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return minimum(*args)
+
+
+MAX: Final = Max()
+MIN: Final = Min()
+
+
+def max(x: ArrayLike, y: ArrayLike) -> Array:
+    """The larger of `x` and `y`, elementwise; NaN where either is.
+
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    >>> max(np.arange(4), 2).tolist()
+    [2, 2, 2, 3]
+    """
+    return bind_binary(MAX, x, y)
+
+
+def min(x: ArrayLike, y: ArrayLike) -> Array:
+    """The smaller of `x` and `y`, elementwise; NaN where either is.
+
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    >>> min(np.arange(4), 2).tolist()
+    [0, 1, 2, 2]
+    """
+    return bind_binary(MIN, x, y)

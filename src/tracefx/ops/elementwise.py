@@ -23,11 +23,14 @@ from tracefx.core.handler import bind1
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive, Tangent, Transposable, Zero
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
+from tracefx.ops.casting import cast
 from tracefx.ops.operation import ANY, Domain, Operation
 
+SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
+UNSIGNED_NARROW: Final = frozenset({dtypes.uint2, dtypes.uint4})
 NUMBERS: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
 REALS: Final = Domain("integers or floats", lambda d: dtypes.is_integer(d) or dtypes.is_float(d))
 FLOATS: Final = Domain("floats", dtypes.is_float)
@@ -41,6 +44,8 @@ class Elementwise(Operation):
 
     domain: ClassVar[Domain] = ANY
     hlo: ClassVar[str]
+    kernels_widen: ClassVar[bool] = True
+    """Whether integers below 8 bits reach the kernel as 8-bit ones, their results wrapping around."""
 
     def out_dtype(self, dtype: DType) -> DType:
         """The output's dtype, given that of the operands."""
@@ -70,13 +75,21 @@ class Elementwise(Operation):
                     break
                 hosts.append(a.numpy())
             else:
-                if self.domain.accepts(aval.dtype):
+                if aval.dtype in self.domain.plain:
                     dtype = self.out_dtype(aval.dtype)
                     out = np.asarray(quietly(self.kernel, *hosts), dtype)
                     if dtype is not aval.dtype:
                         aval = ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
                     return [ConcreteArray(aval, out)]
-        return Operation.evaluate(self, args)
+        return self._evaluate_any(args)
+
+    def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
+        aval = self.out_aval(*[a.aval for a in args])
+        hosts = [to_numpy(a) for a in args]
+        if self.kernels_widen:
+            hosts = [h.astype(np.int8) if h.dtype in SIGNED_NARROW else h for h in hosts]
+            hosts = [h.astype(np.uint8) if h.dtype in UNSIGNED_NARROW else h for h in hosts]
+        return [ConcreteArray(aval, cast(np.asarray(quietly(self.kernel, *hosts)), aval.dtype))]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -191,7 +204,7 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     >>> add(np.arange(3), 1)
     Array([1, 2, 3], dtype=int32)
     """
-    return bind1(ADD, *operands(x, y))
+    return bind_binary(ADD, x, y)
 
 
 def add_tangents(x: Tangent, y: Tangent) -> Tangent:
@@ -212,6 +225,13 @@ def unbroadcast(ct: Tangent, aval: ShapedArray) -> Tangent:
 
 
 _PYTHON: Final = frozenset({bool, int, float, complex})
+
+
+def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
+    """Apply an operation of two operands to arguments of a function, `operands` of it."""
+    if type(x) is ConcreteArray and type(y) is ConcreteArray:
+        return bind1(prim, x, y)
+    return bind1(prim, *operands(x, y))
 
 
 def operands(*args: ArrayLike) -> list[Value]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -115,6 +115,12 @@ class Domain:
 
     what: str
     accepts: Callable[[DType], bool]
+    plain: frozenset[DType] = field(init=False, repr=False)
+    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each."""
+
+    def __attrs_post_init__(self) -> None:
+        plain = frozenset(d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8)
+        object.__setattr__(self, "plain", plain)
 
     def require(self, name: str, *avals: ShapedArray) -> None:
         """`TypeError` unless every operand's dtype is in the domain."""

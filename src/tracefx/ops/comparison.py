@@ -1,0 +1,175 @@
+"""Comparisons: elementwise, of two operands of one dtype, to booleans. A NaN is unequal to everything."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise import NonDifferentiable, bind_binary
+from tracefx.ops.operation import ANY, Domain
+
+ORDERED: Final = Domain(
+    "booleans, integers or floats", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d) or dtypes.is_float(d)
+)
+
+
+@frozen(eq=False)
+class Comparison(NonDifferentiable):
+    direction: ClassVar[str]
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.bool_
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        return stablehlo.compare(builder, self.direction, *operands)
+
+
+@final
+class Eq(Comparison):
+    __slots__ = ()
+    name = "eq"
+    direction = "EQ"
+    domain = ANY
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.equal(*args)
+        return out
+
+
+@final
+class Ne(Comparison):
+    __slots__ = ()
+    name = "ne"
+    direction = "NE"
+    domain = ANY
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.not_equal(*args)
+        return out
+
+
+@final
+class Lt(Comparison):
+    __slots__ = ()
+    name = "lt"
+    direction = "LT"
+    domain = ORDERED
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.less(*args)
+        return out
+
+
+@final
+class Le(Comparison):
+    __slots__ = ()
+    name = "le"
+    direction = "LE"
+    domain = ORDERED
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.less_equal(*args)
+        return out
+
+
+@final
+class Gt(Comparison):
+    __slots__ = ()
+    name = "gt"
+    direction = "GT"
+    domain = ORDERED
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.greater(*args)
+        return out
+
+
+@final
+class Ge(Comparison):
+    __slots__ = ()
+    name = "ge"
+    direction = "GE"
+    domain = ORDERED
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.greater_equal(*args)
+        return out
+
+
+EQ: Final = Eq()
+NE: Final = Ne()
+LT: Final = Lt()
+LE: Final = Le()
+GT: Final = Gt()
+GE: Final = Ge()
+
+
+def eq(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x == y`, elementwise, for operands of any one dtype.
+
+    >>> eq(np.arange(3), 1).tolist()
+    [False, True, False]
+    """
+    return bind_binary(EQ, x, y)
+
+
+def ne(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x != y`, elementwise, for operands of any one dtype.
+
+    >>> ne(np.arange(3), 1).tolist()
+    [True, False, True]
+    """
+    return bind_binary(NE, x, y)
+
+
+def lt(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x < y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> lt(np.arange(3), 1).tolist()
+    [True, False, False]
+    """
+    return bind_binary(LT, x, y)
+
+
+def le(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x <= y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> le(np.arange(3), 1).tolist()
+    [True, True, False]
+    """
+    return bind_binary(LE, x, y)
+
+
+def gt(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x > y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> gt(np.arange(3), 1).tolist()
+    [False, False, True]
+    """
+    return bind_binary(GT, x, y)
+
+
+def ge(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x >= y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> ge(np.arange(3), 1).tolist()
+    [False, True, True]
+    """
+    return bind_binary(GE, x, y)
