@@ -286,8 +286,8 @@ def test_the_neighbours_of_an_equation(bad: int, shown: Sequence[str]) -> None:
 def test_the_line_of_user_code() -> None:
     source = here()  # this line
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=source),), ())
-    place = source.place() if source is not None and not isinstance(source, Place) else None
-    assert place is not None
+    assert source is not None
+    place = source.place()
     assert refused(jaxpr).splitlines()[-1] == f"written at {place}: source = here()  # this line"
     assert place.function == "test_the_line_of_user_code"
     gone = Place("no such file", 3, "f")

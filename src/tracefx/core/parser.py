@@ -56,7 +56,7 @@ _WORD: Final = re.compile(
     | (?P<number>-?0x[0-9a-f]+(?!\w)|{_FLOAT}(?!\w))
     | (?P<string>b?'(?:[^\\'\n]|{_ESCAPE})*'|b?"(?:[^\\"\n]|{_ESCAPE})*")
     | (?P<name>[A-Za-z_]\w*)
-    | (?P<opaque><)
+    | (?P<opaque><(?s:.*))  # nothing can be read from there on
     | (?P<mark>[{{}}()\[\].,;:=*])
     """,
     re.VERBOSE | re.ASCII,

@@ -1,0 +1,319 @@
+"""Programs read back from their text, and texts that are no programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pytest
+from attrs import field, frozen
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.core.programs import (
+    SCALAR,
+    VECTOR,
+    VOCABULARY,
+    WEAK,
+    Add,
+    Call,
+    Custom,
+    Dims,
+    Many,
+    Mode,
+    Program,
+    Scale,
+    Sin,
+    Window,
+    chain,
+    programs,
+)
+from tracefx.core.check import check_jaxpr
+from tracefx.core.errors import ParseError
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.parser import MAX_DEPTH, parse_jaxpr
+from tracefx.core.primitive import Primitive
+
+
+def parse(text: str) -> Jaxpr:
+    return parse_jaxpr(text, VOCABULARY)
+
+
+# ------------------------------------------------------------------ there and back
+
+
+@given(programs())
+def test_what_was_printed_is_read_back(jaxpr: Jaxpr) -> None:
+    again = parse(str(jaxpr))
+    assert again == jaxpr
+    assert str(again) == str(jaxpr)
+
+
+@given(programs(), st.integers(10, 60))
+def test_whatever_the_width(jaxpr: Jaxpr, width: int) -> None:
+    assert parse(jaxpr.text(width=width)) == jaxpr
+
+
+@given(programs(depth=0), st.randoms())
+def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
+    order = list(range(jaxpr.var_count))
+    getattr(random, "shuffle")(order)  # noqa: B009  # hypothesis types the strategy as object
+
+    def new(v: Var) -> Var:
+        return Var(order[v.index], v.aval)
+
+    def atom(x: Var | Literal) -> Var | Literal:
+        return new(x) if isinstance(x, Var) else x
+
+    shuffled = Jaxpr(
+        tuple(map(new, jaxpr.constvars)),
+        tuple(map(new, jaxpr.invars)),
+        tuple([Eqn(e.prim, tuple(map(atom, e.inputs)), tuple(map(new, e.outs))) for e in jaxpr.eqns]),
+        tuple(map(atom, jaxpr.outs)),
+    )
+    check_jaxpr(shuffled)
+    assert parse(str(shuffled)) == shuffled
+
+
+def test_enough_variables_to_meet_every_short_reserved_word() -> None:
+    jaxpr = chain(9000)
+    assert "in_:f32[3]" in str(jaxpr)
+    assert "nan_:f32[3]" in str(jaxpr)
+    assert parse(str(jaxpr)) == jaxpr
+
+
+def test_a_shared_body_is_one_object_again() -> None:
+    body = chain(2)
+    p = Program(VECTOR)
+    (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
+    first, second = parse(str(p.returns(x))).eqns
+    assert isinstance(first.prim, Call)
+    assert isinstance(second.prim, Call)
+    assert first.prim.jaxpr is second.prim.jaxpr
+
+
+def test_variables_may_have_any_name() -> None:
+    jaxpr = parse("""
+      { lambda weight:f32[]; x:f32[3] unused:f32[].
+        let y1:f32[3] = add x weight ; _:f32[3] = sin y1
+        in (y1, x) }
+    """)
+    assert jaxpr.text(width=100) == (
+        "{ lambda a:f32[]; b:f32[3] c:f32[]. let d:f32[3] = add b a; _:f32[3] = sin d in (d, b) }"
+    )
+
+
+def test_types() -> None:
+    (x, y) = parse("{ lambda ; x:bf16[2,0]* y:f8_e4m3fn[]. let in () }").in_avals
+    assert (x.shape, x.dtype.name, x.weak_type) == ((2, 0), "bfloat16", True)
+    assert (y.shape, y.dtype.name, y.weak_type) == ((), "float8_e4m3fn", False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(-0.0, math.nan, -math.nan, math.inf, -math.inf, 5e-324, 1e22, 10**5000, -(2**70)),
+        *(complex(-0.0, 1), complex(0.0, -0.0), complex(math.inf, math.nan), 1e300 - 1e-300j, 12 + 3j, -12j),
+        *("", "'", '"', "\\'\"\n\r\t\x00\u2028\U0001f600", "\ud800\udc00", b"\x00\xff'\"\\"),
+        *((), ((),), ((1,), (True,), (1.0,)), (None, "None"), frozenset({1, 2}), frozenset[int]()),
+        *(np.dtype("bool"), np.dtype("int8"), VECTOR, WEAK, Literal(True, WEAK), Literal(math.nan, SCALAR)),
+        *(Sin(), Scale((1, Scale(2))), (chain(1), 1, chain(0)), (chain(1), chain(1))),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parameters(value: object) -> None:
+    p = Program(VECTOR)
+    p(Scale(value), *p.invars)
+    assert parse(str(p.returns())) == p.returns()
+
+
+def test_parameters_of_classes_that_annotations_name() -> None:
+    many = Many(
+        dims=Dims((1, 2), (3,), Mode.FILL), mode=Mode.FILL, window=Window(1, 2), windows=(Window(0, 0), Dims(()))
+    )
+    p = Program(VECTOR)
+    p(many, *p.invars)
+    assert parse(str(p.returns())) == p.returns()
+
+
+def test_fields_go_by_their_printed_name() -> None:
+    @frozen(eq=False)
+    class Named(Primitive):
+        name = "named"
+        _inner: int = field(metadata={"print": "shown"})
+
+    jaxpr = Jaxpr((), (), (Eqn(Named(3), (), (Var(0, SCALAR),)),), ())
+    assert "named[shown=3]" in str(jaxpr)
+    assert parse_jaxpr(str(jaxpr), {"named": Named}) == jaxpr
+
+
+# ------------------------------------------------------------------ what is no program
+
+GOOD: Final = "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = scale[factor=(1, 2.0)] b in (c, 1.0:f32[]) }"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1, column 1: expected '{' where a program begins, found the end of the text"),
+        ("{ x", "line 1, column 3: expected 'lambda' after '{', found 'x'"),
+        ("{ lambda ; a. let in () }", "line 1, column 13: expected ':' and a type after variable 'a', found '.'"),
+        ("{ lambda ; a:f32. let in () }", "column 17: expected '[' and a shape after 'f32', found '.'"),
+        ("{ lambda ; a:f33[]. let in () }", "column 14: 'f33' names no dtype; the short names are bool"),
+        ("{ lambda ; a:f32[x]. let in () }", "column 18: expected a dimension, found 'x'"),
+        ("{ lambda ; a:f32[-1]. let in () }", "column 18: expected a dimension, found '-1'"),
+        ("{ lambda ; a:f32[2 3]. let in () }", "column 20: expected ',' or ']' after a dimension, found '3'"),
+        ("{ lambda ; a:f32[] a:f32[]. let in () }", "column 20: variable 'a' is bound already"),
+        ("{ lambda ; .\nlet\n  a:f32[] = sin b\nin () }", "line 3, column 17: variable 'b' is bound nowhere before"),
+        ("{ lambda ; . let a:f32[] = sin a in () }", "column 32: variable 'a' is bound nowhere before"),
+        ("{ lambda ; . let in (a) }", "variable 'a' is bound nowhere before"),
+        ("{ lambda ; _:f32[]. let in (_,) }", "variable '_' is bound nowhere before"),
+        (
+            "{ lambda ; . let a:f32[] = cosh in () }",
+            "column 28: no operation is called 'cosh'; there are add, cond, cus",
+        ),
+        ("{ lambda ; . let a:f32[] sin in () }", "column 30: expected ':' and a type after variable 'sin', found 'in'"),
+        ("{ lambda ; . let = sin in () }", "column 18: expected 'in' or an output's variable, found '='"),
+        ("{ lambda ; . let () sin in () }", "column 21: expected '=' after the outputs, found 'sin'"),
+        ("{ lambda ; . let a:f32[] = 3 in () }", "column 28: expected an operation, found '3'"),
+        ("{ lambda ; . let a:f32[] = scale in () }", "column 28: Scale needs factor"),
+        ("{ lambda ; . let a:f32[] = scale[] in () }", "column 28: Scale needs factor"),
+        ("{ lambda ; . let a:f32[] = scale[fact=1] in () }", "column 34: Scale has no field 'fact'; it has factor"),
+        ("{ lambda ; . let a:f32[] = scale[factor=1 factor=1] in () }", "column 43: 'factor' is given twice"),
+        ("{ lambda ; . let a:f32[] = scale[factor 1] in () }", "column 41: expected '=' after 'factor', found '1'"),
+        ("{ lambda ; . let a:f32[] = scale[factor=] in () }", "column 41: expected a value, found ']'"),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=(1 2)] in () }",
+            "column 44: expected ',' or ')' after a value, found",
+        ),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=f] in () }",
+            "column 41: 'f' is no value: no dtype and no shared body",
+        ),
+        ("{ lambda ; . let a:f32[] = scale[factor=<f>] in () }", "column 41: a value without a text of its own, such"),
+        ("{ lambda ; . let a:f32[] = scale[factor='x] in () }", 'column 41: "\'" is a string without an end'),
+        ("{ lambda ; . let a:f32[] = scale[factor=b'ā'] in () }", "bytes hold characters up to \\xff"),
+        ("{ lambda ; . let a:f32[] = scale[factor=0x] in () }", "is no part of a program"),
+        ("{ lambda ; . let a:f32[] = scale[factor=1 ? ] in () }", "'?' is no part of a program"),
+        ("{ lambda ; . let a:f32[] = scale[factor=complex(1)] in () }", "a complex number has two parts, not 1"),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=Mode.CLIP] in () }",
+            "no class called 'Mode' is named in the annotat",
+        ),
+        ("{ lambda ; . let a:f32[] = many[mode=Mode.NONE] in () }", "column 43: Mode has no member 'NONE'"),
+        ("{ lambda ; . let a:f32[] = many[mode=Mode(1)] in () }", "write a member of Mode as Mode.NAME"),
+        ("{ lambda ; . let a:f32[] = many[dims=Dims(x=1)] in () }", "Dims has no field 'x'; it has lhs, rhs, mode"),
+        ("{ lambda ; . let a:f32[] = many[dims=Dims()] in () }", "column 38: Dims needs lhs"),
+        ("{ lambda ; . let a:f32[] = many[window=Window(low=1)] in () }", "column 40: Window needs high"),
+        ("{ lambda ; . let in (300:i8[]) }", "column 25: 300 is no literal of type i8[]: "),
+        ("{ lambda ; . let in (1j:f32[]) }", "1j is no literal of type f32[]"),
+        ("{ lambda ; . let in (1:) }", "expected a type such as f32[3], found ')'"),
+        ("{ lambda ; . let in (1) }", "expected ':' and a type after a literal, found ')'"),
+        ("{ lambda ; . let in () ", "expected '}' where a program ends, found the end of the text"),
+        ("{ lambda ; . let in () } x", "column 26: expected the end of the text, found 'x'"),
+        ("let f = { lambda ; . let in () } { lambda ; . let in () }", "expected 'in' after a shared body, found '{'"),
+        (
+            "let f = { lambda ; . let in () } in let f = { lambda ; . let in () } in",
+            "column 41: there is a body called 'f' already",
+        ),
+    ],
+)
+def test_errors(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(text)
+    assert message in str(caught.value)
+
+
+def test_an_error_shows_the_place() -> None:
+    with pytest.raises(ParseError) as caught:
+        parse("{ lambda ; .\nlet\n  a:f32[] = sin b\nin () }")
+    assert str(caught.value).splitlines()[1:] == ["      a:f32[] = sin b", "    " + " " * 16 + "^"]
+    with pytest.raises(ParseError) as caught:
+        parse(" " * 10_000 + "?" + " " * 10_000)
+    assert len(str(caught.value)) < 400
+    assert str(caught.value).splitlines()[1].index("?") == str(caught.value).splitlines()[2].index("^")
+
+
+def test_numbers_with_more_digits_than_python_reads() -> None:
+    with pytest.raises(ParseError, match="a number of 5000 digits is too long"):
+        parse(GOOD.replace("(1,", "(" + "1" * 5000 + ","))
+    with pytest.raises(ParseError, match="a number of 5000 digits is too long"):
+        parse(GOOD.replace("[3]", "[" + "3" * 5000 + "]"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 100_000,
+        "{ lambda ; . let a:f32[] = scale[factor=" * 100_000,
+        "{ lambda ; . let a:f32[] = scale[factor=" + "(" * 100_000,
+        "{ lambda ; . let a:f32[] = scale[factor=" + "frozenset(" * 100_000,
+        "{ lambda ; . let a:f32[] = " + "scale[factor=scale[factor=" * 100_000,
+    ],
+    ids=["parentheses", "programs", "tuples", "sets", "operations"],
+)
+def test_depth_is_bounded(text: str) -> None:
+    with pytest.raises(ParseError, match="expected '{'|deep in each other"):
+        parse(text)
+
+
+def test_reasonable_depth() -> None:
+    value: object = ()
+    for _ in range(MAX_DEPTH - 2):
+        value = (value,)
+    p = Program(VECTOR)
+    p(Scale(value), *p.invars)
+    assert str(parse(str(p.returns()))) == str(p.returns())
+
+
+def test_a_constructor_that_refuses() -> None:
+    @frozen(eq=False)
+    class Picky(Primitive):
+        name = "picky"
+        n: int
+
+        def __attrs_post_init__(self) -> None:
+            raise KeyError(self.n)
+
+    with pytest.raises(ParseError, match="column 28: Picky refuses its fields: KeyError: 3"):
+        parse_jaxpr("{ lambda ; . let a:f32[] = picky[n=3] in () }", {"picky": Picky})
+
+
+def test_programs_with_callables_are_not_read() -> None:
+    p = Program(VECTOR)
+    p(Custom(lambda: None), *p.invars)
+    with pytest.raises(ParseError, match="such as a function, can't be read back"):
+        parse(str(p.returns()))
+
+
+WORDS: Final = [*GOOD.split(" "), *"()[]=<'", "a", "in", "let", "nan", "None", "Dims(", "(1+2j)"]
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=25).map(" ".join) | st.text())
+@example(GOOD)
+def test_any_text_is_a_program_or_an_error(text: str) -> None:
+    try:
+        jaxpr = parse(text)
+    except ParseError:
+        return
+    assert parse(str(jaxpr)) == jaxpr
+
+
+@given(st.integers(0, len(GOOD)), st.integers(0, 10), st.text(max_size=2))
+def test_damaged_programs(start: int, length: int, inserted: str) -> None:
+    text = GOOD[:start] + inserted + GOOD[start + length :]
+    try:
+        jaxpr = parse(text)
+    except ParseError:
+        return
+    assert parse(str(jaxpr)) == jaxpr
+
+
+def test_an_operation_that_is_missing_from_the_vocabulary() -> None:
+    nothing: Mapping[str, type[Primitive]] = {}
+    with pytest.raises(ParseError, match="no operation is called 'add'; there are none"):
+        parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = add a a in (b,) }", nothing)
+    assert parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = add a a in (b,) }", {"add": Add}).eqns
