@@ -1,0 +1,511 @@
+"""Reductions: folding axes of an array. (`reduce_sum` stands in `basis`, since rules of all kinds need it.)"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Builder, Dims, Ir, Region
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.arithmetic import div, mul
+from tracefx.ops.basis import broadcast_in_dim, convert, fit, reduce_sum, reshape, transpose
+from tracefx.ops.casting import cast
+from tracefx.ops.comparison import eq
+from tracefx.ops.elementwise import LOGICAL, NUMBERS, add
+from tracefx.ops.operation import ANY, Domain, Operation, require_axes
+from tracefx.ops.ordering import emit_extreme, maximum, minimum
+from tracefx.ops.shape import concatenate, slice_axis
+from tracefx.ops.static import static_int, static_ints
+
+
+@frozen(eq=False)
+class Reduction(Operation):
+    """Folds `axes` with an associative operation that has an identity."""
+
+    axes: tuple[int, ...]
+    domain: ClassVar[Domain] = ANY
+    combine: ClassVar[str]
+    """The StableHLO operation that folds two elements."""
+
+    @abstractmethod
+    def identity(self, dtype: DType) -> Scalar:
+        """What folding nothing gives."""
+        raise NotImplementedError
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        require_axes(self.name, self.axes, x.ndim)
+        self.domain.require(self.name, x)
+        return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        out = bind1(self.over(tuple([i + (i >= dim) for i in self.axes])), *args)
+        return out, dim - sum(a < dim for a in self.axes)
+
+    def over(self, axes: tuple[int, ...]) -> Self:
+        """The same reduction of other axes."""
+        return type(self)(axes)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        return stablehlo.reduce(builder, self.combine, x, self.identity(x.aval.dtype), self.axes)
+
+
+def _reduce(prim: Reduction, operand: ArrayLike) -> Array:
+    return bind1(prim, operand) if prim.axes else _as_it_is(prim, operand)
+
+
+def _as_it_is(prim: Reduction, operand: ArrayLike) -> Array:
+    x = as_value(operand, "operand")
+    prim.domain.require(prim.name, x.aval)
+    return as_array(x)
+
+
+def _computable(x: NDArray) -> NDArray:
+    """`x`, or where NumPy can't reduce its dtype, the same numbers in one of 8 bits or more."""
+    if dtypes.itemsize_bits(x.dtype) >= 8:
+        return x
+    return cast(x, dtypes.float32 if dtypes.is_float(x.dtype) else dtypes.int8)
+
+
+# ------------------------------------------------------------------ reduce_max, reduce_min
+
+
+@frozen(eq=False)
+class Extremum(Reduction, Differentiable):
+    """The greatest or least element; one that is NaN makes the result NaN. Complex numbers are ordered by real part."""
+
+    direction: ClassVar[str]
+    """The comparison that an element which takes another's place passes."""
+
+    @abstractmethod
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @abstractmethod
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        """What XLA takes of two elements."""
+        raise NotImplementedError
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        start = _computable(np.asarray(self.identity(x.dtype), x.dtype))
+        x = _computable(x)
+        if dtypes.is_complex(x.dtype) and np.isnan(x).any():
+            return self.in_order(x, start)
+        out = self.fold(x, start[()])
+        if dtypes.is_float(x.dtype) and not out.all():
+            return self.with_zeros(x, out).astype(args[0].dtype)
+        return out.astype(args[0].dtype)
+
+    def in_order(self, x: NDArray, start: NDArray) -> NDArray:
+        """Complex numbers of which some are NaN: what wins depends on the order in which they meet."""
+        rows = np.moveaxis(x, self.axes, range(len(self.axes)))
+        rows = rows.reshape(-1, *rows.shape[len(self.axes) :])
+        return functools.reduce(self.pick, rows, np.broadcast_to(start, rows.shape[1:]))
+
+    def with_zeros(self, x: NDArray, out: NDArray) -> NDArray:
+        """0.0 is greater than -0.0, between which NumPy doesn't choose."""
+        greater = self.direction == "GT"
+        wanted = (x == 0) & (np.signbit(x) != greater)
+        zero = np.where(wanted.any(self.axes) == greater, 0.0, -0.0)
+        return np.where(out == 0, zero, out)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        out = bind1(self, x)
+        kept = [i for i in range(x.aval.ndim) if i not in self.axes]
+        chosen = convert(eq(x, broadcast_in_dim(out, x.aval.shape, kept)), t.aval.dtype)
+        total = reduce_sum(mul(t, chosen), self.axes)  # elements that tie share the tangent evenly
+        return [out], [fit(div(total, reduce_sum(chosen, self.axes)), out.aval)]
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        element = ShapedArray((), out.dtype)
+        start = stablehlo.scalar(builder, self.identity(out.dtype), out.dtype)
+        body = Region((element, element), lambda b, args: [emit_extreme(b, self.direction, element, *args)])
+        return builder.emit("stablehlo.reduce", [*operands, start], [out], {"dimensions": Dims(self.axes)}, [body])[0]
+
+
+def _bound(dtype: DType, sign: int) -> Scalar:
+    """The greatest (`sign` 1) or least (-1) value there is, infinities included."""
+    if dtypes.is_bool(dtype):
+        return sign > 0
+    if dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        return int(info.max if sign > 0 else info.min)
+    bound = sign * float("inf")
+    part = dtypes.real_dtype(dtype)
+    if not np.isinf(np.asarray(bound, part)):  # dtypes without infinities turn them into NaN or the greatest number
+        limits = dtypes.finfo(part)
+        bound = float(limits.max if sign > 0 else limits.min)
+    return complex(bound, 0.0) if dtypes.is_complex(dtype) else bound
+
+
+@final
+class ReduceMax(Extremum):
+    __slots__ = ()
+    name = "reduce_max"
+    direction = "GT"
+
+    @override
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        return np.asarray(np.maximum.reduce(x, axis=self.axes, initial=initial))
+
+    @override
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        return maximum(x, y)
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return _bound(dtype, -1)
+
+
+@final
+class ReduceMin(Extremum):
+    __slots__ = ()
+    name = "reduce_min"
+    direction = "LT"
+
+    @override
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        return np.asarray(np.minimum.reduce(x, axis=self.axes, initial=initial))
+
+    @override
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        return minimum(x, y)
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return _bound(dtype, 1)
+
+
+def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The greatest element over `axes`; NaN if there is one, the dtype's least value if there is no element.
+
+    Elements that tie share the tangent evenly.
+
+    >>> reduce_max(np.array([[1, 5], [7, 3]]), (1,))
+    Array([5, 7], dtype=int32)
+    """
+    return _reduce(ReduceMax(static_ints("reduce_max", axes, "axes")), operand)
+
+
+def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The least element over `axes`; NaN if there is one, the dtype's greatest value if there is no element.
+
+    Elements that tie share the tangent evenly.
+
+    >>> reduce_min(np.array([[1, 5], [7, 3]]), (1,))
+    Array([1, 3], dtype=int32)
+    """
+    return _reduce(ReduceMin(static_ints("reduce_min", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ reduce_prod
+
+
+@final
+class ReduceProd(Reduction, Differentiable):
+    __slots__ = ()
+    name = "reduce_prod"
+    domain = NUMBERS
+    combine = "stablehlo.multiply"
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return 1
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        wide = x if dtypes.itemsize_bits(x.dtype) >= 32 or not dtypes.is_float(x.dtype) else cast(x, dtypes.float32)
+        if dtypes.itemsize_bits(x.dtype) < 8:
+            wide = _computable(x)
+        product: NDArray = np.multiply.reduce(wide, axis=self.axes, dtype=wide.dtype)
+        return cast(np.asarray(product), x.dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        out = bind1(self, x)
+        factors, pushes = self.flat(x), self.flat(t)
+        if not factors.shape[0]:
+            return [out], [Zero(out.aval)]
+        # Halves are multiplied element by element, by the product rule: nothing is divided, so zeros do no harm.
+        while (n := factors.shape[0]) > 1:
+            half = n // 2
+            (x0, x1, x_rest), (t0, t1, t_rest) = _halves(factors, half), _halves(pushes, half)
+            factors = concatenate([mul(x0, x1), x_rest], 0)
+            pushes = concatenate([add(mul(t0, x1), mul(x0, t1)), t_rest], 0)
+        return [out], [fit(reshape(pushes, out.shape), out.aval)]
+
+    def flat(self, x: Value) -> Array:
+        """`x` with the axes to reduce made one, in front."""
+        kept = [i for i in range(x.aval.ndim) if i not in self.axes]
+        moved = transpose(x, [*self.axes, *kept])
+        count = 1
+        for i in self.axes:
+            count *= x.aval.shape[i]
+        return reshape(moved, (count, *[x.aval.shape[i] for i in kept]))
+
+
+def _halves(x: Array, half: int) -> tuple[Array, Array, Array]:
+    return slice_axis(x, 0, half, 0), slice_axis(x, half, 2 * half, 0), slice_axis(x, 2 * half, x.shape[0], 0)
+
+
+def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The product over `axes`; 1 if there is no element. Integers wrap around.
+
+    >>> reduce_prod(np.array([[1, 5], [7, 3]]), (1,))
+    Array([ 5, 21], dtype=int32)
+    """
+    return _reduce(ReduceProd(static_ints("reduce_prod", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ reduce_and, reduce_or, reduce_xor
+
+
+@frozen(eq=False)
+class LogicalReduction(Reduction):
+    """Folds booleans, or the bits of integers."""
+
+    domain = LOGICAL
+
+    @abstractmethod
+    def fold(self, x: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        return super().out_aval(*avals).strong()
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        return cast(self.fold(_computable(x)), x.dtype)
+
+
+@final
+class ReduceAnd(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_and"
+    combine = "stablehlo.and"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_and.reduce(x, axis=self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        if dtypes.is_bool(dtype):
+            return True
+        return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
+
+
+@final
+class ReduceOr(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_or"
+    combine = "stablehlo.or"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_or.reduce(x, axis=self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return False if dtypes.is_bool(dtype) else 0
+
+
+@final
+class ReduceXor(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_xor"
+    combine = "stablehlo.xor"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_xor.reduce(x, axis=self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return False if dtypes.is_bool(dtype) else 0
+
+
+def _reduce_logical(prim: LogicalReduction, operand: ArrayLike) -> Array:
+    x = as_value(operand, "operand")
+    return bind1(prim, x) if prim.axes or x.aval.weak_type else _as_it_is(prim, x)
+
+
+def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether all elements over `axes` are true; of integers, the bits that all have.
+
+    >>> reduce_and(np.array([[True, True], [True, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
+    return _reduce_logical(ReduceAnd(static_ints("reduce_and", axes, "axes")), operand)
+
+
+def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether any element over `axes` is true; of integers, the bits that any has.
+
+    >>> reduce_or(np.array([[True, True], [False, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
+    return _reduce_logical(ReduceOr(static_ints("reduce_or", axes, "axes")), operand)
+
+
+def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether an odd number of elements over `axes` is true; of integers, the bits that an odd number has.
+
+    >>> reduce_xor(np.array([[True, True], [True, False]]), (1,))
+    Array([False,  True], dtype=bool)
+    """
+    return _reduce_logical(ReduceXor(static_ints("reduce_xor", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ argmax, argmin
+
+_ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is_complex(d) and d != dtypes.float0)
+
+
+@frozen(eq=False)
+class ArgExtremum(Operation, Differentiable):
+    """Where the greatest or least element along one axis is: the first of several, a NaN before all others."""
+
+    axes: tuple[int, ...]
+    index_dtype: DType
+    direction: ClassVar[str]
+    sign: ClassVar[int]
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if len(self.axes) != 1 or not 0 <= self.axes[0] < x.ndim:
+            raise ValueError(f"{self.name}: axis must be one axis of {x}, counted from 0, got {self.axes}")
+        if not dtypes.is_integer(self.index_dtype):
+            raise TypeError(f"{self.name}: index_dtype must be an integer dtype, got {self.index_dtype}")
+        _ORDERED.require(self.name, x)
+        if not x.shape[self.axes[0]]:
+            raise ValueError(f"{self.name}: axis {self.axes[0]} of {x} has no elements to choose from")
+        return ShapedArray(x.without_axis(self.axes[0]).shape, self.index_dtype)
+
+    @abstractmethod
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        raise NotImplementedError
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        narrow = dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32
+        wide = cast(x, dtypes.float32) if narrow else _computable(x)
+        return cast(np.asarray(self.find(wide, self.axes[0])), self.index_dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        return [out], [Zero(out.aval.tangent())]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,), (place,) = dims, self.axes
+        assert dim is not None
+        return bind1(type(self)((place + (place >= dim),), self.index_dtype), *args), dim - (place < dim)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,), (axis,) = operands, self.axes
+        numbers = ShapedArray(x.aval.shape, self.index_dtype)
+        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        start = stablehlo.scalar(builder, _bound(x.aval.dtype, -self.sign), x.aval.dtype)
+        zero = stablehlo.scalar(builder, 0, self.index_dtype)
+        pair = (ShapedArray((), x.aval.dtype), ShapedArray((), self.index_dtype))
+        outs = [ShapedArray(out.shape, x.aval.dtype), out]
+        attrs: dict[str, Attr] = {"dimensions": Dims((axis,))}
+        body = Region((*pair, *pair), self.emit_body)
+        return builder.emit("stablehlo.reduce", [x, places, start, zero], outs, attrs, [body])[1]
+
+    def emit_body(self, builder: Builder, args: Sequence[Ir]) -> Sequence[Ir]:
+        x, i, y, j = args
+        truth = ShapedArray((), dtypes.bool_)
+        better = stablehlo.compare(builder, self.direction, x, y)
+        if dtypes.is_float(x.aval.dtype):
+            (better,) = builder.emit("stablehlo.or", [better, stablehlo.compare(builder, "NE", x, x)], [truth])
+        tie, earlier = stablehlo.compare(builder, "EQ", x, y), stablehlo.compare(builder, "LT", i, j)
+        (first,) = builder.emit("stablehlo.and", [tie, earlier], [truth])
+        (taken,) = builder.emit("stablehlo.or", [better, first], [truth])
+        (value,) = builder.emit("stablehlo.select", [better, x, y], [x.aval])
+        (place,) = builder.emit("stablehlo.select", [taken, i, j], [i.aval])
+        return [value, place]
+
+
+@final
+class ArgMax(ArgExtremum):
+    __slots__ = ()
+    name = "argmax"
+    direction = "GT"
+    sign = 1
+
+    @override
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        return np.asarray(np.argmax(x, axis))
+
+
+@final
+class ArgMin(ArgExtremum):
+    __slots__ = ()
+    name = "argmin"
+    direction = "LT"
+    sign = -1
+
+    @override
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        return np.asarray(np.argmin(x, axis))
+
+
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The place of the greatest element along `axis`: the first of several; of the first NaN if there is one.
+
+    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+
+    >>> argmax(np.array([1, 7, 7]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    place = static_int("argmax", axis, "axis")
+    return bind1(ArgMax((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
+
+
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The place of the least element along `axis`: the first of several; of the first NaN if there is one.
+
+    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+
+    >>> argmin(np.array([7, 1, 1]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    place = static_int("argmin", axis, "axis")
+    return bind1(ArgMin((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
