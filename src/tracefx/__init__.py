@@ -1,1 +1,44 @@
-"""Tracing, differentiation, batching and compilation for NumPy-style Python, as typed effect handlers."""
+"""tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
+
+import tracefx.numpy as _numpy
+from tracefx.core.array import METHODS as _METHODS
+from tracefx.core.array import Array as Array
+from tracefx.core.backend import BACKEND as _BACKEND
+from tracefx.core.backend import Backend as _Backend
+from tracefx.core.handler import bind as bind
+from tracefx.core.handler import current as current
+from tracefx.core.handler import handling as handling
+from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
+from tracefx.core.jaxpr import Jaxpr as Jaxpr
+from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
+from tracefx.core.settings import disable_jit as disable_jit
+from tracefx.core.settings import enable_x64 as enable_x64
+from tracefx.core.source import named_scope as named_scope
+from tracefx.transforms.devices import block_until_ready as block_until_ready
+from tracefx.transforms.devices import device_get as device_get
+from tracefx.transforms.devices import device_put as device_put
+from tracefx.transforms.devices import devices as devices
+from tracefx.transforms.differentiation import grad as grad
+from tracefx.transforms.differentiation import jvp as jvp
+from tracefx.transforms.differentiation import linear_transpose as linear_transpose
+from tracefx.transforms.differentiation import linearize as linearize
+from tracefx.transforms.differentiation import value_and_grad as value_and_grad
+from tracefx.transforms.differentiation import vjp as vjp
+from tracefx.transforms.jit import jit as jit
+from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
+from tracefx.transforms.staging import eval_shape as eval_shape
+from tracefx.transforms.staging import jaxpr_as_fun as jaxpr_as_fun
+from tracefx.transforms.staging import make_jaxpr as make_jaxpr
+from tracefx.transforms.staging import named_call as named_call
+from tracefx.transforms.vmap import vmap as vmap
+
+
+def _load_backend() -> _Backend:
+    """XLA is loaded by the first program that is compiled: importing tracefx and eager work do without it."""
+    from tracefx.xla.backend import XlaBackend
+
+    return XlaBackend()
+
+
+_METHODS.provide(lambda: _numpy)
+_BACKEND.provide(_load_backend)

@@ -17,6 +17,19 @@ class Buffer(Protocol):
     """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
 
 
+class Device(Protocol):
+    """Where programs run."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def platform(self) -> str: ...
+    @property
+    def device_kind(self) -> str: ...
+    @property
+    def process_index(self) -> int: ...
+
+
 class Program(Protocol):
     """A compiled program."""
 
@@ -59,6 +72,16 @@ class Backend(Protocol):
     def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> LoweredProgram:
         """Lower the program anew, with its own names and lines."""
         ...
+
+    def devices(self, platform: str) -> list[Device]:
+        """The devices of a platform; `ValueError` for one that isn't there."""
+        ...
+
+    def put(self, host: NDArray, device: Device | None) -> Buffer:
+        """Host memory that nobody writes to any more on a device, the first one by default."""
+        ...
+
+    def device_of(self, buffer: Buffer) -> Device: ...
 
     def read(self, buffer: Buffer) -> NDArray:
         """The numbers, without a copy where the device's memory is the host's. Waits for them."""

@@ -2,19 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from tracefx.core import trees
 from tracefx.core.backend import BACKEND, Device
+from tracefx.core.handler import Tracer, as_array
 from tracefx.core.trees import PyTree
-from tracefx.core.values import ConcreteArray, to_numpy
-from tracefx.transforms.arguments import flatten_values, to_arrays
+from tracefx.core.values import ConcreteArray
+from tracefx.transforms.arguments import flatten_values
+
+T = TypeVar("T")
 
 
-def devices(backend: str | None = None) -> list[Device]:
+def devices(backend: str = "cpu") -> list[Device]:
     """The devices programs can run on.
 
     >>> devices()[0].platform
     'cpu'
     """
-    return BACKEND.value.devices(backend or "cpu")
+    return BACKEND.value.devices(backend)
+
+
+def device_put(x: PyTree, device: Device | None = None) -> PyTree:
+    """The arrays of a tree in the memory of `device`, the first one by default. Tracers are handed through.
+
+    >>> import numpy as np
+    >>> device_put(np.arange(3, dtype=np.int32))
+    Array([0, 1, 2], dtype=int32)
+    """
+    values, treedef = flatten_values(x, "device_put: x")
+    return treedef.unflatten([_put(as_array(v), device) for v in values])
+
+
+def _put(x: object, device: Device | None) -> object:
+    if not isinstance(x, ConcreteArray):
+        return x
+    if x.buffer is not None and (device is None or BACKEND.value.device_of(x.buffer) is device):
+        return x
+    return ConcreteArray(x.aval, None, BACKEND.value.put(x.numpy(), device))
+
+
+def device_get(x: PyTree) -> PyTree:
+    """The arrays of a tree as NumPy arrays, which can't be written to; copy them to get ones that can.
+
+    >>> device_get(device_put([1.0]))
+    [array(1., dtype=float32)]
+    """
+
+    def get(leaf: object) -> object:
+        if isinstance(leaf, Tracer):
+            raise TypeError(f"device_get needs numbers, but {leaf} is traced: call it outside the transformed function")
+        return leaf.__array__() if isinstance(leaf, ConcreteArray) else leaf
+
+    return trees.map(get, x)
+
+
+def block_until_ready(x: T) -> T:
+    """Wait for all arrays of a tree, which is given back; what went wrong in computing them is raised here.
+
+    >>> block_until_ready(device_put(1.0))
+    Array(1., dtype=float32, weak_type=True)
+    """
+    for leaf in trees.leaves(x):
+        if isinstance(leaf, ConcreteArray):
+            leaf.block_until_ready()
+    return x

@@ -8,7 +8,7 @@ from typing import cast, final
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import Buffer
+from tracefx.core.backend import Buffer, Device
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, escaped
@@ -130,6 +130,15 @@ class XlaBackend:
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         return self.compiled(jaxpr, name)(args)
+
+    def devices(self, platform: str) -> list[Device]:
+        return list(runtime.devices(platform))
+
+    def put(self, host: NDArray, device: Device | None) -> Buffer:
+        return runtime.put(host, runtime.devices()[0] if device is None else cast(runtime.Device, device))
+
+    def device_of(self, buffer: Buffer) -> Device:
+        return runtime.device_of(cast(runtime.Buffer, buffer))
 
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))

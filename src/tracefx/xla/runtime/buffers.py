@@ -69,6 +69,11 @@ def put(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
         raise ExecutionError(str(error)) from error
 
 
+def device_of(buffer: Buffer) -> Device:
+    """The device that a buffer is on."""
+    return buffer._sharding.device
+
+
 def to_numpy(buffer: Buffer) -> AnyArray:
     """A read-only array of a buffer's values, waiting for them.
 
@@ -89,7 +94,7 @@ def to_numpy(buffer: Buffer) -> AnyArray:
             return _from_capsule(to_capsule(buffer)).view(dtype)
     except (BufferError, JaxRuntimeError) as error:
         raise _read_error(buffer, error) from error
-    values = to_numpy(_widening(spec, buffer._sharding.device).execute([buffer])[0]).astype(dtype)
+    values = to_numpy(_widening(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
     values.flags.writeable = False
     return values
 
