@@ -1,0 +1,345 @@
+"""Passes: what they leave, that it means the same, and that they have nothing more to do then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias, final
+
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.core.programs import (
+    SCALAR,
+    VECTOR,
+    WEAK,
+    Add,
+    Call,
+    Log,
+    Program,
+    Scale,
+    Sin,
+    Split,
+    Switch,
+    chain,
+    programs,
+)
+from tracefx.core.avals import ShapedArray
+from tracefx.core.check import check_jaxpr
+from tracefx.core.effects import Effects, NamedAxis
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.passes import Prunable, cse, dce, prune, renumber
+from tracefx.core.primitive import Primitive
+
+ONE: Final = Literal(1.0, WEAK)
+Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
+PASSES: Final[Sequence[Pass]] = (dce, cse, renumber, lambda jaxpr: prune(jaxpr)[0])
+
+
+# ------------------------------------------------------------------ what a program means
+
+
+@final
+class Meaning:
+    """Runs programs on terms: two values are equal if the same operations made them. Keeps what is logged."""
+
+    def __init__(self) -> None:
+        self.terms: dict[object, int] = {}
+        self.log: list[tuple[Primitive, tuple[int, ...]]] = []
+
+    def term(self, *parts: object) -> int:
+        return self.terms.setdefault(parts, len(self.terms))
+
+    def inputs(self, jaxpr: Jaxpr) -> tuple[list[int], list[int]]:
+        consts = [self.term("const", i) for i in range(len(jaxpr.constvars))]
+        return consts, [self.term("input", i) for i in range(len(jaxpr.invars))]
+
+    def run(self, jaxpr: Jaxpr, consts: Sequence[int], args: Sequence[int]) -> list[int]:
+        env = {v.index: t for v, t in zip(jaxpr.constvars + jaxpr.invars, [*consts, *args], strict=True)}
+
+        def read(x: Atom) -> int:
+            return self.term(x) if isinstance(x, Literal) else env[x.index]
+
+        for eqn in jaxpr.eqns:
+            operands = tuple(map(read, eqn.inputs))
+            outs = self.apply(eqn.prim, operands, len(eqn.outs))
+            env.update(zip([v.index for v in eqn.outs], outs, strict=True))
+        return [read(x) for x in jaxpr.outs]
+
+    def apply(self, prim: Primitive, operands: tuple[int, ...], n: int) -> list[int]:
+        if isinstance(prim, Call):
+            return self.run(prim.jaxpr, (), operands)
+        if isinstance(prim, Switch):
+            branches = [self.run(b, (), operands) for b in prim.branches]
+            return [self.term("switch", *outs) for outs in zip(*branches, strict=True)]
+        if isinstance(prim, Log):
+            self.log.append((prim, operands))
+        return [self.term(prim, operands, i) for i in range(n)]
+
+
+def meaning(*jaxprs: Jaxpr) -> list[tuple[list[int], list[tuple[Primitive, tuple[int, ...]]]]]:
+    terms = Meaning()
+    results = []
+    for jaxpr in jaxprs:
+        terms.log = []
+        results.append((terms.run(jaxpr, *terms.inputs(jaxpr)), terms.log))
+    return results
+
+
+def test_meaning_tells_programs_apart() -> None:
+    same, other = meaning(chain(2), chain(3))
+    assert same != other
+    assert meaning(chain(2), chain(2))[0] == meaning(chain(2))[0]
+
+
+# ------------------------------------------------------------------ laws
+
+
+@pytest.mark.parametrize("transform", [dce, cse, renumber], ids=["dce", "cse", "renumber"])
+@given(jaxpr=programs())
+def test_laws(transform: Pass, jaxpr: Jaxpr) -> None:
+    result = transform(jaxpr)
+    check_jaxpr(result)
+    assert (result.in_avals, result.out_avals) == (jaxpr.in_avals, jaxpr.out_avals)
+    assert len(result.eqns) <= len(jaxpr.eqns)
+    before, after = meaning(jaxpr, result)
+    assert before == after
+    assert transform(result) is result
+    assert [v.index for v in binders(result)] == list(range(result.var_count))
+
+
+@given(jaxpr=programs(), data=st.data())
+def test_laws_of_elimination(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    used = data.draw(st.lists(st.booleans(), min_size=len(jaxpr.outs), max_size=len(jaxpr.outs)))
+    result = dce(jaxpr, used)
+    check_jaxpr(result)
+    assert result.in_avals == jaxpr.in_avals
+    (outs, log), after = meaning(jaxpr, result)
+    assert after == ([t for t, u in zip(outs, used, strict=True) if u], log)
+    assert dce(result) is result
+
+    pruned, left = prune(jaxpr, used)
+    check_jaxpr(pruned)
+    assert pruned.in_avals == tuple([a for a, u in zip(jaxpr.in_avals, left, strict=True) if u])
+    terms = Meaning()
+    consts, args = terms.inputs(jaxpr)
+    outs = terms.run(jaxpr, consts, args)
+    log, terms.log = terms.log, []
+    assert terms.run(pruned, consts, [t for t, u in zip(args, left, strict=True) if u]) == [
+        t for t, u in zip(outs, used, strict=True) if u
+    ]
+    assert terms.log == log
+    assert prune(pruned) == (pruned, (True,) * len(pruned.invars))
+
+
+def binders(jaxpr: Jaxpr) -> list[Var]:
+    return [*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outs]]
+
+
+@given(programs())
+def test_what_is_in_order_stays_the_same_object(jaxpr: Jaxpr) -> None:
+    assert renumber(jaxpr) is jaxpr
+
+
+# ------------------------------------------------------------------ dce
+
+
+def test_what_nobody_uses_goes() -> None:
+    p = Program(VECTOR, SCALAR, consts=[SCALAR])
+    x, _ = p.invars
+    (b,) = p(Sin(), x)
+    p(Sin(), *p(Add(), x, b))
+    (c, _, d) = p(Split(3), b)
+    p(Split(2), c)
+    jaxpr = p.returns(d, ONE)
+    assert str(dce(jaxpr)) == (
+        "{ lambda a:f32[]; b:f32[3] c:f32[]. let\n"
+        "    d:f32[3] = sin b\n"
+        "    _:f32[3] _:f32[3] g:f32[3] = split[n=3] d\n"
+        "  in (g, 1.0:f32[]*) }"
+    )
+    assert str(dce(jaxpr, [False, True])) == "{ lambda a:f32[]; b:f32[3] c:f32[]. let in (1.0:f32[]*,) }"
+
+
+def test_which_inputs_are_left() -> None:
+    p = Program(VECTOR, SCALAR, VECTOR, consts=[SCALAR])
+    x, _, z = p.invars
+    (b,) = p(Sin(), z)
+    (c,) = p(Sin(), x)
+    jaxpr = p.returns(b, c)
+    pruned, left = prune(jaxpr, (True, False))
+    assert left == (False, False, True)
+    assert str(pruned) == "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = sin b in (c,) }"
+    kept, left = prune(jaxpr, (True, False), keep=1)
+    assert left == (False, True, True)
+    assert str(kept) == "{ lambda a:f32[]; b:f32[] c:f32[3]. let d:f32[3] = sin c in (d,) }"
+
+
+def test_equations_with_observable_effects_stay() -> None:
+    p = Program(VECTOR)
+    (b,) = p(Sin(), *p.invars)
+    p(Log("kept"), b)
+    jaxpr = p.returns()
+    assert dce(jaxpr) is jaxpr
+    outer = Program(VECTOR)
+    outer(Call("f", jaxpr), *outer.invars)
+    calling = outer.returns()
+    assert dce(calling) is calling
+
+
+def test_other_effects_are_no_reason_to_stay() -> None:
+    class Index(Primitive):
+        name = "axis_index"
+
+        @property
+        @override
+        def effects(self) -> Effects:
+            return frozenset({NamedAxis("i")})
+
+        @override
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            return [SCALAR]
+
+    p = Program()
+    first, second = p(Index()), p(Index())
+    assert dce(p.returns()).eqns == ()
+    assert len(cse(p.returns(*first, *second)).eqns) == 1
+
+
+def test_bodies_too() -> None:
+    p = Program(VECTOR)
+    p(Sin(), *p.invars)
+    wasteful = p.returns(*p.invars)
+    p = Program(VECTOR)
+    (x,) = p(Call("f", wasteful), *p(Call("f", wasteful), *p.invars))
+    first, second = dce(p.returns(x)).eqns
+    assert isinstance(first.prim, Call)
+    assert isinstance(second.prim, Call)
+    assert first.prim.jaxpr is second.prim.jaxpr
+    assert first.prim.jaxpr.eqns == ()
+
+
+def test_a_mask_of_another_length() -> None:
+    with pytest.raises(ValueError, match="used_outs has 2 entries for a program of 1 outputs"):
+        dce(chain(1), [True, False])
+    with pytest.raises(ValueError, match="used_outs has 0 entries"):
+        prune(chain(1), [])
+
+
+def test_operations_lose_outputs_and_operands() -> None:
+    @frozen(eq=False)
+    class Lean(Primitive, Prunable):
+        """A call that prunes its body."""
+
+        name = "lean"
+        body: Jaxpr
+
+        @override
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            assert avals == self.body.in_avals
+            return self.body.out_avals
+
+        @override
+        def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
+            body, left = prune(self.body, used_outs)
+            return (self if body is self.body else evolve(self, body=body)), left, used_outs
+
+    body = Program(VECTOR, SCALAR)
+    (s,) = body(Sin(), body.invars[0])
+    (t,) = body(Sin(), body.invars[1])
+    p = Program(VECTOR, SCALAR)
+    x, y = p.invars
+    (u,) = p(Sin(), x)
+    _, w = p(Lean(body.returns(s, t)), u, y)
+    jaxpr = p.returns(w)
+    result, left = prune(jaxpr)
+    assert left == (False, True)
+    check_jaxpr(result)
+    assert str(result).startswith("{ lambda ; a:f32[]. let\n    b:f32[] = lean[")
+    assert prune(result)[0] is result
+
+
+# ------------------------------------------------------------------ cse
+
+
+def test_what_is_computed_twice_is_computed_once() -> None:
+    p = Program(VECTOR)
+    (x,) = p.invars
+    (a,), (b,) = p(Sin(), x), p(Sin(), x)
+    (c,), (d,) = p(Add(), a, x), p(Add(), b, x)
+    (e,) = p(Add(), x, a)
+    assert str(cse(p.returns(a, b, c, d, e))) == (
+        "{ lambda ; a:f32[3]. let\n"
+        "    b:f32[3] = sin a\n"
+        "    c:f32[3] = add b a\n"
+        "    d:f32[3] = add a b\n"
+        "  in (b, b, c, c, d) }"
+    )
+
+
+def test_parameters_and_literals_count_by_type_and_bits() -> None:
+    p = Program(VECTOR)
+    (x,) = p.invars
+    outs: list[Atom] = []
+    for value in (1, 1.0, True, 0.0, -0.0, (1,), (True,)):
+        outs += p(Scale(value), x)
+    for literal in (ONE, Literal(1.0, SCALAR), Literal(0.0, SCALAR), Literal(-0.0, SCALAR)):
+        outs += p(Add(), x, literal)
+    jaxpr = p.returns(*outs)
+    assert cse(jaxpr) is jaxpr
+    p = Program(VECTOR)
+    twice = p.returns(*p(Scale(float("nan")), *p.invars), *p(Scale(float("nan")), *p.invars))
+    assert len(cse(twice).eqns) == 1
+
+
+def test_effects_happen_as_often_as_before() -> None:
+    p = Program(VECTOR)
+    p(Log("x"), *p.invars)
+    p(Log("x"), *p.invars)
+    jaxpr = p.returns()
+    assert cse(jaxpr) is jaxpr
+
+
+def test_equal_bodies_are_one_operation() -> None:
+    p = Program(VECTOR)
+    outs = [*p(Call("f", chain(2)), *p.invars), *p(Call("f", chain(2)), *p.invars)]
+    assert len(cse(p.returns(*outs)).eqns) == 1
+
+
+# ------------------------------------------------------------------ renumbering and size
+
+
+def test_renumber() -> None:
+    a, b, c = (Var(i, VECTOR) for i in (5, 0, 2))
+    jaxpr = Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)), Eqn(Sin(), (b,), (c,))), (c, ONE))
+    assert str(renumber(jaxpr)) == ("{ lambda ; a:f32[3]. let b:f32[3] = sin a; c:f32[3] = sin b in (c, 1.0:f32[]*) }")
+    p = Program(VECTOR)
+    (x,) = p(Call("f", jaxpr), *p.invars)[:1]
+    (eqn,) = renumber(p.returns(x)).eqns
+    assert isinstance(eqn.prim, Call)
+    assert eqn.prim.jaxpr is renumber(jaxpr)
+
+
+@pytest.mark.parametrize("transform", PASSES, ids=["dce", "cse", "renumber", "prune"])
+def test_long_programs(transform: Pass) -> None:
+    jaxpr = chain(5000)
+    assert transform(jaxpr) is jaxpr
+    unused = evolve(jaxpr, outs=jaxpr.invars)
+    assert len(dce(unused).eqns) == 0
+
+
+@pytest.mark.parametrize("transform", [dce, renumber, lambda j: prune(j)[0]], ids=["dce", "renumber", "prune"])
+def test_a_shared_body_is_visited_once(transform: Pass) -> None:
+    p = Program(VECTOR)
+    p(Sin(), *p.invars)
+    body = evolve(p.returns(*p.invars), invars=(Var(7, VECTOR),), outs=(Var(7, VECTOR),), eqns=())
+    for _ in range(60):
+        p = Program(VECTOR)
+        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
+        body = p.returns(x)
+    result = transform(body)
+    check_jaxpr(result)
+    assert len(str(result).splitlines()) < 60 * 6
