@@ -34,11 +34,7 @@ class Neg(Elementwise, Differentiable, Transposable):
     name = "neg"
     domain = NUMBERS
     hlo = "stablehlo.negate"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.negative(*args)
-        return out
+    ufunc = np.negative
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -74,11 +70,7 @@ class Sub(Elementwise, Differentiable, Transposable):
     name = "sub"
     domain = NUMBERS
     hlo = "stablehlo.subtract"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.subtract(*args)
-        return out
+    ufunc = np.subtract
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -118,11 +110,7 @@ class Mul(Smooth, Transposable):
     name = "mul"
     domain = NUMBERS
     hlo = "stablehlo.multiply"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.multiply(*args)
-        return out
+    ufunc = np.multiply
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:

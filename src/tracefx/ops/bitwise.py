@@ -25,11 +25,7 @@ class And(NonDifferentiable):
     name = "and"
     domain = LOGICAL
     hlo = "stablehlo.and"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.bitwise_and(*args)
-        return out
+    ufunc = np.bitwise_and
 
 
 @final
@@ -38,11 +34,7 @@ class Or(NonDifferentiable):
     name = "or"
     domain = LOGICAL
     hlo = "stablehlo.or"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.bitwise_or(*args)
-        return out
+    ufunc = np.bitwise_or
 
 
 @final
@@ -51,11 +43,7 @@ class Xor(NonDifferentiable):
     name = "xor"
     domain = LOGICAL
     hlo = "stablehlo.xor"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.bitwise_xor(*args)
-        return out
+    ufunc = np.bitwise_xor
 
 
 @final
@@ -64,11 +52,7 @@ class Not(NonDifferentiable):
     name = "not"
     domain = LOGICAL
     hlo = "stablehlo.not"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.invert(*args)
-        return out
+    ufunc = np.invert
 
 
 AND: Final = And()

@@ -12,7 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise import NonDifferentiable, bind_binary
 from tracefx.ops.operation import ANY, Domain
@@ -41,11 +41,7 @@ class Eq(Comparison):
     name = "eq"
     direction = "EQ"
     domain = ANY
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.equal(*args)
-        return out
+    ufunc = np.equal
 
 
 @final
@@ -54,11 +50,7 @@ class Ne(Comparison):
     name = "ne"
     direction = "NE"
     domain = ANY
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.not_equal(*args)
-        return out
+    ufunc = np.not_equal
 
 
 @final
@@ -67,11 +59,7 @@ class Lt(Comparison):
     name = "lt"
     direction = "LT"
     domain = ORDERED
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.less(*args)
-        return out
+    ufunc = np.less
 
 
 @final
@@ -80,11 +68,7 @@ class Le(Comparison):
     name = "le"
     direction = "LE"
     domain = ORDERED
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.less_equal(*args)
-        return out
+    ufunc = np.less_equal
 
 
 @final
@@ -93,11 +77,7 @@ class Gt(Comparison):
     name = "gt"
     direction = "GT"
     domain = ORDERED
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.greater(*args)
-        return out
+    ufunc = np.greater
 
 
 @final
@@ -106,11 +86,7 @@ class Ge(Comparison):
     name = "ge"
     direction = "GE"
     domain = ORDERED
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.greater_equal(*args)
-        return out
+    ufunc = np.greater_equal
 
 
 EQ: Final = Eq()

@@ -47,9 +47,19 @@ class Elementwise(Operation):
     kernels_widen: ClassVar[bool] = True
     """Whether integers below 8 bits reach the kernel as 8-bit ones, their results wrapping around."""
 
+    @property
+    def ufunc(self) -> np.ufunc:
+        """The kernel, where NumPy has just the one: a class attribute of the members that say so."""
+        raise NotImplementedError
+
     def out_dtype(self, dtype: DType) -> DType:
         """The output's dtype, given that of the operands."""
         return dtype
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = self.ufunc(*args)
+        return out
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -178,11 +188,7 @@ class Add(Elementwise, Differentiable, Transposable):
     name = "add"
     domain = NUMBERS
     hlo = "stablehlo.add"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.add(*args)
-        return out
+    ufunc = np.add
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

@@ -23,11 +23,7 @@ class Floor(NonDifferentiable):
     name = "floor"
     domain = FLOATS
     hlo = "stablehlo.floor"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.floor(*args)
-        return out
+    ufunc = np.floor
 
 
 @final
@@ -36,11 +32,7 @@ class Ceil(NonDifferentiable):
     name = "ceil"
     domain = FLOATS
     hlo = "stablehlo.ceil"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.ceil(*args)
-        return out
+    ufunc = np.ceil
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Final, final
 
@@ -9,13 +10,17 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import NDArray
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import mul, neg
-from tracefx.ops.elementwise import INEXACT, Smooth
+from tracefx.ops import stablehlo
+from tracefx.ops.arithmetic import div, mul, neg, sub
+from tracefx.ops.elementwise import FLOATS, INEXACT, Smooth, add
 
 
 @frozen(eq=False)
@@ -34,16 +39,106 @@ class Transcendental(Smooth):
         return mul(tangent, self.derivative(primals[0], out))
 
 
+# ------------------------------------------------------------------ exponentials and logarithms
+
+
+@final
+class Exp(Transcendental):
+    __slots__ = ()
+    name = "exp"
+    hlo = "stablehlo.exponential"
+    ufunc = np.exp
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return out
+
+
+@final
+class Exp2(Transcendental):
+    __slots__ = ()
+    name = "exp2"
+    ufunc = np.exp2
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(out, math.log(2.0))
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        log2 = stablehlo.full(builder, math.log(2.0), out)
+        (scaled,) = builder.emit("stablehlo.multiply", [log2, *operands], [out])
+        return builder.emit("stablehlo.exponential", [scaled], [out])[0]
+
+
+@final
+class Expm1(Transcendental):
+    __slots__ = ()
+    name = "expm1"
+    hlo = "stablehlo.exponential_minus_one"
+    ufunc = np.expm1
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return add(out, 1.0)
+
+
+@final
+class Log(Transcendental):
+    __slots__ = ()
+    name = "log"
+    hlo = "stablehlo.log"
+    ufunc = np.log
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(1.0, x)
+
+
+@final
+class Log1p(Transcendental):
+    __slots__ = ()
+    name = "log1p"
+    hlo = "stablehlo.log_plus_one"
+    ufunc = np.log1p
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(1.0, add(x, 1.0))
+
+
+@final
+class Logistic(Transcendental):
+    __slots__ = ()
+    name = "logistic"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        wide = x.astype(_wide(x.dtype))
+        return np.asarray(1 / (1 + np.exp(-wide)), x.dtype)
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(out, sub(1.0, out))
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        one = stablehlo.full(builder, 1, out)
+        (minus,) = builder.emit("stablehlo.negate", operands, [out])
+        (decay,) = builder.emit("stablehlo.exponential", [minus], [out])
+        return builder.emit("stablehlo.divide", [one, *builder.emit("stablehlo.add", [one, decay], [out])], [out])[0]
+
+
+# ------------------------------------------------------------------ trigonometric functions
+
+
 @final
 class Sin(Transcendental):
     __slots__ = ()
     name = "sin"
     hlo = "stablehlo.sine"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.sin(*args)
-        return out
+    ufunc = np.sin
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -55,19 +150,263 @@ class Cos(Transcendental):
     __slots__ = ()
     name = "cos"
     hlo = "stablehlo.cosine"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        out: NDArray = np.cos(*args)
-        return out
+    ufunc = np.cos
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
         return neg(sin(x))
 
 
+@final
+class Tan(Transcendental):
+    __slots__ = ()
+    name = "tan"
+    hlo = "stablehlo.tan"
+    ufunc = np.tan
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return add(mul(out, out), 1.0)
+
+
+@final
+class Asin(Transcendental):
+    __slots__ = ()
+    name = "asin"
+    hlo = "chlo.asin"
+    ufunc = np.arcsin
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(sub(1.0, mul(x, x)))
+
+
+@final
+class Acos(Transcendental):
+    __slots__ = ()
+    name = "acos"
+    hlo = "chlo.acos"
+    ufunc = np.arccos
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return neg(rsqrt(sub(1.0, mul(x, x))))
+
+
+@final
+class Atan(Transcendental):
+    __slots__ = ()
+    name = "atan"
+    hlo = "chlo.atan"
+    ufunc = np.arctan
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(1.0, add(mul(x, x), 1.0))
+
+
+# ------------------------------------------------------------------ hyperbolic functions
+
+
+@final
+class Sinh(Transcendental):
+    __slots__ = ()
+    name = "sinh"
+    hlo = "chlo.sinh"
+    ufunc = np.sinh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return cosh(x)
+
+
+@final
+class Cosh(Transcendental):
+    __slots__ = ()
+    name = "cosh"
+    hlo = "chlo.cosh"
+    ufunc = np.cosh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return sinh(x)
+
+
+@final
+class Tanh(Transcendental):
+    __slots__ = ()
+    name = "tanh"
+    hlo = "stablehlo.tanh"
+    ufunc = np.tanh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(add(out, 1.0), sub(1.0, out))
+
+
+@final
+class Asinh(Transcendental):
+    __slots__ = ()
+    name = "asinh"
+    hlo = "chlo.asinh"
+    ufunc = np.arcsinh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(add(mul(x, x), 1.0))
+
+
+@final
+class Acosh(Transcendental):
+    __slots__ = ()
+    name = "acosh"
+    hlo = "chlo.acosh"
+    ufunc = np.arccosh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(sub(mul(x, x), 1.0))
+
+
+@final
+class Atanh(Transcendental):
+    __slots__ = ()
+    name = "atanh"
+    hlo = "chlo.atanh"
+    ufunc = np.arctanh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(div(1.0, add(x, 1.0)), sub(1.0, x))
+
+
+# ------------------------------------------------------------------ roots
+
+
+@final
+class Sqrt(Transcendental):
+    __slots__ = ()
+    name = "sqrt"
+    hlo = "stablehlo.sqrt"
+    ufunc = np.sqrt
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(0.5, out)
+
+
+@final
+class Rsqrt(Transcendental):
+    __slots__ = ()
+    name = "rsqrt"
+    hlo = "stablehlo.rsqrt"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        return np.asarray(1 / np.sqrt(x.astype(_wide(x.dtype))), x.dtype)
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(-0.5, div(out, x))
+
+
+@final
+class Cbrt(Transcendental):
+    __slots__ = ()
+    name = "cbrt"
+    domain = FLOATS
+    hlo = "stablehlo.cbrt"
+    ufunc = np.cbrt
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(1.0 / 3.0, mul(out, out))
+
+
+def _wide(dtype: DType) -> DType:
+    """The dtype that narrow floats are computed in where there are several steps to it."""
+    return dtype if dtypes.itemsize_bits(dtype) >= 32 else dtypes.float32
+
+
+# ------------------------------------------------------------------ functions
+
+
+EXP: Final = Exp()
+EXP2: Final = Exp2()
+EXPM1: Final = Expm1()
+LOG: Final = Log()
+LOG1P: Final = Log1p()
+LOGISTIC: Final = Logistic()
 SIN: Final = Sin()
 COS: Final = Cos()
+TAN: Final = Tan()
+ASIN: Final = Asin()
+ACOS: Final = Acos()
+ATAN: Final = Atan()
+SINH: Final = Sinh()
+COSH: Final = Cosh()
+TANH: Final = Tanh()
+ASINH: Final = Asinh()
+ACOSH: Final = Acosh()
+ATANH: Final = Atanh()
+SQRT: Final = Sqrt()
+RSQRT: Final = Rsqrt()
+CBRT: Final = Cbrt()
+
+
+def exp(x: ArrayLike) -> Array:
+    """`e` to the power `x`, elementwise.
+
+    >>> exp(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(EXP, x)
+
+
+def exp2(x: ArrayLike) -> Array:
+    """2 to the power `x`, elementwise.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    return bind1(EXP2, x)
+
+
+def expm1(x: ArrayLike) -> Array:
+    """`exp(x) - 1`, accurate near 0 too, elementwise.
+
+    >>> expm1(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(EXPM1, x)
+
+
+def log(x: ArrayLike) -> Array:
+    """The natural logarithm, elementwise.
+
+    >>> log(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(LOG, x)
+
+
+def log1p(x: ArrayLike) -> Array:
+    """`log(1 + x)`, accurate near 0 too, elementwise.
+
+    >>> log1p(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(LOG1P, x)
+
+
+def logistic(x: ArrayLike) -> Array:
+    """`1 / (1 + exp(-x))`, elementwise.
+
+    >>> logistic(0.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return bind1(LOGISTIC, x)
 
 
 def sin(x: ArrayLike) -> Array:
@@ -86,3 +425,120 @@ def cos(x: ArrayLike) -> Array:
     Array(1., dtype=float32, weak_type=True)
     """
     return bind1(COS, x)
+
+
+def tan(x: ArrayLike) -> Array:
+    """The tangent of `x` (radians), elementwise.
+
+    >>> tan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(TAN, x)
+
+
+def asin(x: ArrayLike) -> Array:
+    """The angle between -π/2 and π/2 whose sine is `x`, elementwise.
+
+    >>> asin(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ASIN, x)
+
+
+def acos(x: ArrayLike) -> Array:
+    """The angle between 0 and π whose cosine is `x`, elementwise.
+
+    >>> acos(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ACOS, x)
+
+
+def atan(x: ArrayLike) -> Array:
+    """The angle between -π/2 and π/2 whose tangent is `x`, elementwise.
+
+    >>> atan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ATAN, x)
+
+
+def sinh(x: ArrayLike) -> Array:
+    """The hyperbolic sine, elementwise.
+
+    >>> sinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(SINH, x)
+
+
+def cosh(x: ArrayLike) -> Array:
+    """The hyperbolic cosine, elementwise.
+
+    >>> cosh(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(COSH, x)
+
+
+def tanh(x: ArrayLike) -> Array:
+    """The hyperbolic tangent, elementwise.
+
+    >>> tanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(TANH, x)
+
+
+def asinh(x: ArrayLike) -> Array:
+    """The number whose hyperbolic sine is `x`, elementwise.
+
+    >>> asinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ASINH, x)
+
+
+def acosh(x: ArrayLike) -> Array:
+    """The number not below 0 whose hyperbolic cosine is `x`, elementwise.
+
+    >>> acosh(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ACOSH, x)
+
+
+def atanh(x: ArrayLike) -> Array:
+    """The number whose hyperbolic tangent is `x`, elementwise.
+
+    >>> atanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ATANH, x)
+
+
+def sqrt(x: ArrayLike) -> Array:
+    """The square root, elementwise.
+
+    >>> sqrt(4.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(SQRT, x)
+
+
+def rsqrt(x: ArrayLike) -> Array:
+    """`1 / sqrt(x)`, elementwise.
+
+    >>> rsqrt(4.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return bind1(RSQRT, x)
+
+
+def cbrt(x: ArrayLike) -> Array:
+    """The cube root of a float, elementwise.
+
+    >>> cbrt(8.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(CBRT, x)

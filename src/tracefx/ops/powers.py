@@ -1,0 +1,199 @@
+"""Powers: `pow`, `integer_pow`, `square`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.arithmetic import mul, sub
+from tracefx.ops.basis import convert
+from tracefx.ops.casting import cast
+from tracefx.ops.comparison import eq
+from tracefx.ops.elementwise import INEXACT, NUMBERS, Smooth, common_shape, operands
+from tracefx.ops.selection import where
+from tracefx.ops.transcendental import log
+
+T = TypeVar("T")
+
+
+# ------------------------------------------------------------------ pow
+
+
+@final
+class Pow(Smooth):
+    """A float or complex base; an exponent of its dtype or of any integer dtype."""
+
+    __slots__ = ()
+    name = "pow"
+    hlo = "stablehlo.power"
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, y = avals
+        INEXACT.require("pow", x)
+        if y.dtype != x.dtype and not dtypes.is_integer(y.dtype):
+            raise TypeError(
+                f"pow: the exponent must have the dtype of the base or be an integer, got {x} to the power {y}; "
+                "convert one with astype, or use tracefx.numpy.power, which promotes"
+            )
+        return ShapedArray(common_shape(self, avals), x.dtype, x.weak_type and y.weak_type)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args
+        out: NDArray = np.power(x, cast(y, x.dtype))
+        return out
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, y = primals
+        if i == 1:
+            base = where(eq(x, 0.0), 1, x, x.aval)
+            return mul(tangent, mul(log(base), out))
+        if not dtypes.is_integer(y.aval.dtype):
+            return mul(tangent, mul(y, pow(x, sub(y, 1.0))))
+        exponent = convert(y, x.aval.dtype, y.aval.weak_type)
+        zero = eq(exponent, 0.0)
+        slope = mul(where(zero, 1, exponent, exponent.aval), pow(x, sub(exponent, 1.0)))
+        return mul(tangent, where(zero, 0, slope, slope.aval))
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        x, y = operands
+        if y.aval.dtype != out.dtype:
+            (y,) = builder.emit("stablehlo.convert", [y], [out])
+        return builder.emit(self.hlo, [x, y], [out])[0]
+
+
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x` to the power `y`, elementwise: a float or complex base, an exponent of the same dtype or any integer dtype.
+
+    >>> pow(np.array([2.0, 4.0]), 0.5).tolist(), pow(2.0, 3)
+    ([1.4142135381698608, 2.0], Array(8., dtype=float32, weak_type=True))
+    """
+    if type(y) is int:
+        return bind1(POW, x, y)  # an integer exponent stays one
+    return bind1(POW, *operands(x, y))
+
+
+POW: Final = Pow()
+
+# ------------------------------------------------------------------ integer_pow
+
+
+@final
+@frozen(eq=False)
+class IntegerPow(Smooth):
+    """A power known when the program is traced, by repeated multiplication."""
+
+    name = "integer_pow"
+    domain = NUMBERS
+    y: int
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if self.y < 0 and dtypes.is_integer(x.dtype):
+            raise TypeError(f"integer_pow: integers have no negative powers, got {x} to the power {self.y}")
+        return Smooth.out_aval(self, x)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        one = x.dtype.type(1)
+        if self.y == 0:
+            return np.full_like(x, one)
+        power = by_squaring(x, abs(self.y), lambda a, b: np.asarray(a * b))
+        return np.asarray(one / power) if self.y < 0 else power
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        (x,) = primals
+        if self.y == 0:
+            return Zero(out.aval.tangent())
+        return mul(tangent, mul(float(self.y), integer_pow(x, self.y - 1))) if self.y != 1 else tangent
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        if self.y == 0:
+            return stablehlo.full(builder, 1, out)
+        power = by_squaring(x, abs(self.y), lambda a, b: builder.emit("stablehlo.multiply", [a, b], [out])[0])
+        if self.y > 0:
+            return power
+        return builder.emit("stablehlo.divide", [stablehlo.full(builder, 1, out), power], [out])[0]
+
+
+def by_squaring(x: T, n: int, times: Callable[[T, T], T]) -> T:
+    """The `n`-th power for `n > 0`: the squares that the bits of `n` ask for, from the lowest on, multiplied."""
+    power = None
+    while True:
+        if n & 1:
+            power = x if power is None else times(power, x)
+        n >>= 1
+        if n == 0:
+            assert power is not None
+            return power
+        x = times(x, x)
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """`x` to the power `y`, an integer known when the program is traced; elementwise.
+
+    `TypeError` if `y` is none, or negative where `x` is an array of integers.
+
+    >>> integer_pow(np.arange(4), 2).tolist()
+    [0, 1, 4, 9]
+    """
+    try:
+        exponent = y.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"integer_pow: y must be an integer known when the program is traced, got {y!r}; use pow for others"
+        ) from None
+    return bind1(IntegerPow(exponent), x)
+
+
+# ------------------------------------------------------------------ square
+
+
+@final
+class Square(Smooth):
+    __slots__ = ()
+    name = "square"
+    domain = NUMBERS
+    ufunc = np.square
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return mul(tangent, mul(2.0, *primals))
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        return builder.emit("stablehlo.multiply", [x, x], [out])[0]
+
+
+SQUARE: Final = Square()
+
+
+def square(x: ArrayLike) -> Array:
+    """`x * x`, elementwise; integers wrap around.
+
+    >>> square(np.arange(4)).tolist()
+    [0, 1, 4, 9]
+    """
+    return bind1(SQUARE, x)
