@@ -34,8 +34,9 @@ ORDER = (
 
 # What a layer may import when that is less than everything above it.
 NARROWER: Mapping[str, frozenset[str]] = {
-    # The backend walks any jaxpr by its fields: it knows no operation, no handler and no control flow by name.
-    "xla": frozenset({"core"}),
+    # The backend walks any jaxpr by its fields: it knows no operation and no control flow by name. It stages the
+    # expansion of an operation that is defined by smaller ones.
+    "xla": frozenset({"core", "handlers"}),
 }
 
 # Each stands for itself and, if it is a package, for the modules in it.
@@ -46,6 +47,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.core.tree_nodes", "jaxlib._jax.pytree"): (
         "loading jaxlib takes longer than all of tracefx, and eager programs do without it"
     ),
+    ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",
 }
 
 LONGEST_FILE = 650
