@@ -24,6 +24,9 @@ from tracefx.transforms.differentiation import linear_transpose as linear_transp
 from tracefx.transforms.differentiation import linearize as linearize
 from tracefx.transforms.differentiation import value_and_grad as value_and_grad
 from tracefx.transforms.differentiation import vjp as vjp
+from tracefx.transforms.jacobians import hessian as hessian
+from tracefx.transforms.jacobians import jacfwd as jacfwd
+from tracefx.transforms.jacobians import jacrev as jacrev
 from tracefx.transforms.jit import jit as jit
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
 from tracefx.transforms.staging import eval_shape as eval_shape

@@ -15,7 +15,7 @@ from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value, from_numpy
 from tracefx.ops.basis import instantiate, move_axis, reshape
-from tracefx.ops.shape import slice_in_dim
+from tracefx.ops.shape import slice_axis
 from tracefx.transforms.arguments import (
     check_argnums,
     flatten_values,
@@ -160,6 +160,6 @@ def _parts(x: Value, axis: int, avals: Sequence[ShapedArray]) -> list[tuple[Arra
     parts = []
     start = 0
     for a in avals:
-        parts.append((slice_in_dim(x, start, start + a.size, axis=axis), a))
+        parts.append((slice_axis(x, start, start + a.size, axis), a))
         start += a.size
     return parts
