@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from typing_extensions import CapsuleType
 
+from tracefx.core.memory import ALIGNMENT, aligned_empty
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, Executable, ir
 
@@ -147,16 +148,16 @@ def test_dtypes_that_xla_lacks_are_refused(array: AnyArray, device: Device) -> N
 
 @by_dtype
 def test_aligned_memory_is_borrowed_and_read_where_it_lies(dtype: np.dtype[np.generic], device: Device) -> None:
-    array = runtime.aligned_empty((3, 4), dtype)
+    array = aligned_empty((3, 4), dtype)
     array[...] = values(dtype)
-    assert address(array) % runtime.ALIGNMENT == 0
+    assert address(array) % ALIGNMENT == 0
     got = runtime.to_numpy(runtime.put(array, device))
     assert (address(got) == address(array)) is (dtype not in PACKED)
     assert address(runtime.to_numpy(runtime.put(array, device, copy=True))) != address(array)
 
 
 def test_a_copied_array_may_be_written_to_again(device: Device) -> None:
-    array = runtime.aligned_empty((1 << 20,), np.float32)
+    array = aligned_empty((1 << 20,), np.dtype(np.float32))
     array[...] = 1
     buffer = runtime.put(array, device, copy=True)
     array[...] = 2
@@ -167,7 +168,7 @@ def test_borrowed_memory_lives_as_long_as_the_last_view(device: Device) -> None:
     class Owned(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
         """An array that can be weakly referred to by its own type."""
 
-    array = runtime.aligned_empty((8,), np.float32).view(Owned)
+    array = aligned_empty((8,), np.dtype(np.float32)).view(Owned)
     array[...] = 3
     gone = weakref.ref(array)
     buffer = runtime.put(array, device)
@@ -241,14 +242,14 @@ def test_arrays_of_jax_come_in(dtype: type[np.generic], device: Device) -> None:
 
 
 def test_a_read_only_array_of_numpy_comes_in(device: Device) -> None:
-    array = runtime.aligned_empty((4,), np.float32)
+    array = aligned_empty((4,), np.dtype(np.float32))
     array[...] = 5
     array.flags.writeable = False
     assert address(runtime.to_numpy(runtime.from_dlpack(array, device, copy=False))) == address(array)
 
 
 def test_sharing_that_would_need_a_copy_is_refused(device: Device) -> None:
-    array = runtime.aligned_empty((5,), np.float32)
+    array = aligned_empty((5,), np.dtype(np.float32))
     array[...] = 5
     with pytest.raises(BufferError, match="64 bytes"):
         runtime.from_dlpack(array[1:], device, copy=False)
@@ -438,7 +439,7 @@ def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) ->
 @pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
 def test_donation_writes_to_nobody_elses_memory(attributes: str, device: Device) -> None:
     executable = doubling(device, attributes)
-    array = runtime.aligned_empty((8,), np.float32)
+    array = aligned_empty((8,), np.dtype(np.float32))
     array[...] = 1
     (result,) = executable.execute([runtime.put(array, device)])
     assert np.array_equal(runtime.to_numpy(result), np.full(8, 2, np.float32))

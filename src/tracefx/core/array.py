@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import Final, NoReturn, Protocol, TypeAlias, Union
+from typing import Final, NoReturn, Protocol, TypeAlias, TypeGuard, Union
 
 import numpy as np
-from typing_extensions import TypeGuard, override
+from typing_extensions import override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
@@ -278,14 +278,12 @@ class Array(ABC):
         return METHODS.value.right_shift(other, self) if is_arraylike(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        if not is_arraylike(other):
-            return NotImplemented
-        return METHODS.value.floor_divide(self, other), METHODS.value.remainder(self, other)
+        methods = METHODS.value
+        return (methods.floor_divide(self, other), methods.remainder(self, other)) if is_arraylike(other) else NotImplemented
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        if not is_arraylike(other):
-            return NotImplemented
-        return METHODS.value.floor_divide(other, self), METHODS.value.remainder(other, self)
+        methods = METHODS.value
+        return (methods.floor_divide(other, self), methods.remainder(other, self)) if is_arraylike(other) else NotImplemented
 
     def __lt__(self, other: ArrayLike) -> Array:
         return METHODS.value.less(self, other) if is_arraylike(other) else NotImplemented

@@ -83,6 +83,10 @@ class Backend(Protocol):
 
     def device_of(self, buffer: Buffer) -> Device: ...
 
+    def to_dlpack(self, buffer: Buffer) -> object:
+        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have."""
+        ...
+
     def read(self, buffer: Buffer) -> NDArray:
         """The numbers, without a copy where the device's memory is the host's. Waits for them."""
         ...

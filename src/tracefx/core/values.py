@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -10,10 +11,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Buffer
+from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.literal import Literal, Scalar
+from tracefx.core.memory import private_copy
 
 Value: TypeAlias = Array | Literal
 
@@ -35,10 +37,11 @@ class ConcreteArray(Array):
 
     def numpy(self) -> NDArray:
         """The numbers as a NumPy array; not to be written to."""
-        if self._host is None:
+        host = self._host  # read once: another thread's `adopt` may drop it
+        if host is None:
             assert self._buffer is not None
-            self._host = BACKEND.value.read(self._buffer)
-        return self._host
+            host = self._host = BACKEND.value.read(self._buffer)
+        return host
 
     @property
     def buffer(self) -> Buffer | None:
@@ -50,6 +53,17 @@ class ConcreteArray(Array):
         self._buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
             self._host = None
+
+    def donate(self) -> None:
+        """The buffer's memory is given away; reading the array afterwards says so."""
+        if self._buffer is not None:
+            self._host = None
+
+    @property
+    def device(self) -> Device:
+        """Where the numbers are; for those in host memory, where programs will take them."""
+        backend = BACKEND.value
+        return backend.devices("cpu")[0] if self._buffer is None else backend.device_of(self._buffer)
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -65,6 +79,26 @@ class ConcreteArray(Array):
             BACKEND.value.wait(self._buffer)
         return self
 
+    def __dlpack__(self, **options: object) -> object:
+        """A DLPack capsule of the numbers, which the consumer must not write to."""
+        if self._buffer is None:
+            self.adopt(BACKEND.value.put(self.numpy(), None))
+        assert self._buffer is not None
+        return BACKEND.value.to_dlpack(self._buffer)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # DLPack's number for the CPU, and the device's
+
+    def __copy__(self) -> ConcreteArray:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ConcreteArray:
+        return self
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[NDArray, bool], ConcreteArray], tuple[NDArray, bool]]:
+        return _unpickled, (self.numpy(), self.aval.weak_type)
+
     @override
     def __repr__(self) -> str:
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
@@ -74,6 +108,10 @@ class ConcreteArray(Array):
     @override
     def __str__(self) -> str:
         return str(self.numpy())
+
+
+def _unpickled(host: NDArray, weak_type: bool) -> ConcreteArray:
+    return ConcreteArray(ShapedArray(host.shape, host.dtype, weak_type), private_copy(host, host.dtype))
 
 
 _PYTHON: Final = frozenset({bool, int, float, complex})
@@ -108,8 +146,7 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
     dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype)) if dtype is None else dtype
     if x.flags.writeable or x.dtype != dtype or x.base is not None:
-        x = x.astype(dtype, order="C", copy=True)
-        x.flags.writeable = False
+        x = private_copy(x, dtype)
     return ConcreteArray(ShapedArray(x.shape, dtype), x)
 
 

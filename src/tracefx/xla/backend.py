@@ -99,8 +99,10 @@ def buffer_of(x: Value, device: runtime.Device) -> runtime.Buffer:
 
 def _buffer(x: Value, device: runtime.Device, donate: bool) -> runtime.Buffer:
     """The device buffer of a value that may be given away: host memory is copied first, it may be the caller's."""
-    if donate and isinstance(x, ConcreteArray) and x.buffer is None:
-        return runtime.put(x.numpy(), device, copy=True)
+    if donate and isinstance(x, ConcreteArray):
+        if x.buffer is None:
+            return runtime.put(x.numpy(), device, copy=True)
+        x.donate()
     return buffer_of(x, device)
 
 
@@ -113,9 +115,7 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
 
-    def lower(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False
-    ) -> LoweredModule:
+    def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> LoweredModule:
         return LoweredModule(lower_jaxpr(jaxpr, name, donated, keep_unused))
 
     def compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> Compiled:
@@ -139,6 +139,9 @@ class XlaBackend:
 
     def device_of(self, buffer: Buffer) -> Device:
         return runtime.device_of(cast(runtime.Buffer, buffer))
+
+    def to_dlpack(self, buffer: Buffer) -> object:
+        return runtime.to_dlpack(cast(runtime.Buffer, buffer))
 
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))

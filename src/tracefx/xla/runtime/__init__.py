@@ -23,7 +23,6 @@ program's arguments, not in `dense`.
 from __future__ import annotations
 
 from tracefx.xla.runtime.bindings import (
-    ALIGNMENT,
     ArraySpec,
     Buffer,
     Client,
@@ -39,7 +38,6 @@ from tracefx.xla.runtime.bindings import (
 )
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
-    aligned_empty,
     block_until_ready,
     delete,
     device_of,
@@ -109,8 +107,6 @@ __all__ = [
     "device_of",
     "to_dlpack",
     "from_dlpack",
-    "aligned_empty",
-    "ALIGNMENT",
     "SupportsDLPack",
     # executables
     "CompilerOption",

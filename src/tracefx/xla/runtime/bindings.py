@@ -14,9 +14,9 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import override
 
-# XLA logs a line for every device when a client starts, and reads this level when its library is loaded. jax sets the
-# same default for the same reason; a value that the user has set stands.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+from tracefx.core.tree_nodes import QUIET_LOG
+
+os.environ.setdefault(*QUIET_LOG)
 
 from jaxlib.mlir import ir
 
@@ -190,7 +190,6 @@ COPY_NOW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.IMMUTABLE_ONLY_
 _REPLICATED: Final[object] = _hlo.HloSharding.replicate()
 JAXLIB_VERSION: Final[str] = importlib.import_module("jaxlib.version").__version__
 
-ALIGNMENT: Final = 64
 """The alignment in bytes of host memory that XLA uses where it lies."""
 
 

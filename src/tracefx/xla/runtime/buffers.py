@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from tracefx.core.memory import ALIGNMENT, address
 from tracefx.xla.runtime.bindings import (
-    ALIGNMENT,
     BORROW,
     COPY_NOW,
     READ_AS_BITS,
@@ -25,7 +24,6 @@ from tracefx.xla.runtime.bindings import (
     Device,
     ExecutionError,
     JaxRuntimeError,
-    Shape,
     checked_dtype,
     device_put,
     placement,
@@ -35,7 +33,6 @@ from tracefx.xla.runtime.building import create, function, lowering, new_module,
 from tracefx.xla.runtime.executables import Executable, compile_module
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
     from typing_extensions import CapsuleType
 
 
@@ -144,23 +141,6 @@ def delete(buffer: Buffer) -> None:
     buffer.delete()
 
 
-def aligned_empty(shape: Shape, dtype: DTypeLike) -> AnyArray:
-    """A writable C-contiguous NumPy array with uninitialised values, whose memory `put` can borrow.
-
-    >>> aligned_empty((2, 3), np.float32).ctypes.data % 64
-    0
-    """
-    dtype = np.dtype(dtype)
-    size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -_address(room) % ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)
-
-
-def _address(array: AnyArray) -> int:
-    return cast(int, array.__array_interface__["data"][0])
-
-
 _DLPACK_CPU: Final = 1
 _DLPACK_UINT: Final = 1
 _DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
@@ -247,9 +227,9 @@ def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None =
         raise BufferError(f"from_dlpack takes arrays in host memory, got one on DLPack device type {int(kind)}")
     # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
     array = external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
-    if copy is False and not (array.flags.c_contiguous and _address(array) % ALIGNMENT == 0):
+    if copy is False and not (array.flags.c_contiguous and address(array) % ALIGNMENT == 0):
         raise BufferError(
-            f"memory at {_address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
+            f"memory at {address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
             f"C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
         )
     return put(array, device, copy=copy is True)

@@ -1,0 +1,41 @@
+"""Host memory as XLA can use it in place."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from tracefx.core.dtypes import DType, NDArray
+
+ALIGNMENT: Final = 64  # bytes; XLA borrows host memory aligned so, and copies any other
+_WORTH_ALIGNING: Final = 1 << 16  # bytes
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: DType) -> NDArray:
+    """A writable C-contiguous array with uninitialised values, whose memory XLA can use as it lies.
+
+    >>> aligned_empty((2, 3), np.dtype(np.float32)).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape) * dtype.itemsize
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -address(room) % ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def address(array: NDArray) -> int:
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+def private_copy(x: NDArray, dtype: DType) -> NDArray:
+    """A copy that nobody can write to, converted to `dtype`; aligned if it is large."""
+    if x.nbytes < _WORTH_ALIGNING:
+        copy = np.array(x, dtype, order="C", copy=True)
+    else:
+        copy = aligned_empty(x.shape, dtype)
+        np.copyto(copy, x, casting="unsafe")
+    copy.flags.writeable = False
+    return copy
