@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeAlias, TypeVar, cast, final
+from typing import Self, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.effects import Effects
@@ -15,7 +15,7 @@ from tracefx.core.equality import strict
 from tracefx.core.handler import CURRENT
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import Program, Style, format_jaxpr
+from tracefx.core.printer import WIDTH, Program, Style, format_jaxpr
 from tracefx.core.source import Provenance
 from tracefx.core.values import ConcreteArray, Value
 
@@ -134,9 +134,9 @@ class ClosedJaxpr:
     def effects(self) -> Effects:
         return self.jaxpr.effects
 
-    def text(self, style: Style = "tracefx") -> str:
+    def text(self, style: Style = "tracefx", width: int = WIDTH) -> str:
         """The program as text: `Jaxpr.text`."""
-        return format_jaxpr(self.jaxpr, style=style)
+        return format_jaxpr(self.jaxpr, style=style, width=width)
 
     @override
     def __repr__(self) -> str:

@@ -261,19 +261,21 @@ class _Shared:
                 todo += inner[id(program)]
         self.names: dict[int, str] = {}
         self.bodies: list[Program] = []
-        taken: set[str] = set(_TAKEN)
+        taken: set[str] = set(_TAKEN) if style == "tracefx" else set()
         for program in order[1:]:
             if id(program) in printed_twice or len(program.eqns) > 10:
-                self.names[id(program)] = _fresh(labels.get(id(program), "jaxpr"), taken)
+                self.names[id(program)] = _fresh(labels.get(id(program), "jaxpr"), taken, style)
                 self.bodies.append(program)
         if style == "tracefx":
             self.bodies = _innermost_first(self.bodies, inner)
 
 
-def _fresh(label: str, taken: set[str]) -> str:
-    base = re.sub(r"[^A-Za-z0-9_]", "_", label.strip("<>"))
-    if not base or base[0].isdigit():
-        base = f"jaxpr{base}"
+def _fresh(label: str, taken: set[str], style: Style) -> str:
+    base = label.strip("<>")
+    if style == "tracefx":
+        base = re.sub(r"[^A-Za-z0-9_]", "_", base)
+        if not base or base[0].isdigit():
+            base = f"jaxpr{base}"
     name, n = base, 0
     while name in taken:
         n += 1
