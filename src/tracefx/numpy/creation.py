@@ -1,0 +1,467 @@
+"""Making arrays: from numbers and nested sequences, full of one number, counting, diagonal.
+
+A dtype that is asked for is honoured; one that is not is that of the data, 64 bits narrowed to 32 unless
+`enable_x64` is on. Only an array made from one Python number is weakly typed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, is_arraylike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array
+from tracefx.core.literal import Literal
+from tracefx.core.promotion import promote
+from tracefx.core.values import ConcreteArray, Value, as_value, from_numpy
+from tracefx.numpy.promoting import dtype_of, inexact_dtype, operand, promoted, result_type, retyped, to_type
+from tracefx.numpy.reductions import sum
+from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
+from tracefx.numpy.ufuncs import choose, like
+from tracefx.ops import arithmetic, basis, comparison, elementwise, rounding, shape
+from tracefx.ops.casting import cast
+from tracefx.ops.static import static_int
+
+Nested: TypeAlias = ArrayLike | Sequence["Nested"]
+
+# ------------------------------------------------------------------ from data
+
+
+def array(
+    object: Nested, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0
+) -> Array:
+    """An array with the elements of `object`: a number, an array, or nested sequences of them.
+
+    `ndmin` puts axes of size 1 in front. Raises TypeError for what are no numbers, ValueError for sequences of
+    different lengths and for None.
+
+    >>> array([[1, 2], [3, 4.5]])
+    Array([[1. , 2. ],
+           [3. , 4.5]], dtype=float32)
+    """
+    del copy, order  # arrays never change, so that they share memory does not show
+    new = None if dtype is None else dtypes.as_dtype(dtype, "array: dtype")
+    if is_arraylike(object):
+        out = _from_one(object, new)
+    elif isinstance(object, Sequence) and not isinstance(object, str | bytes):
+        out = _from_sequence(object, new)
+    else:
+        out = _from_foreign(object, new)
+    missing = ndmin - out.aval.ndim
+    return shape.expand_dims(out, range(missing)) if missing > 0 else out
+
+
+def asarray(a: Nested, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None) -> Array:
+    """`a` as an array: itself if it is one of the dtype wanted.
+
+    >>> asarray([1, 2])
+    Array([1, 2], dtype=int32)
+    """
+    return array(a, dtype, copy=bool(copy), order=order)
+
+
+def copy(a: ArrayLike) -> Array:
+    """`a` as an array. Arrays never change, so memory may be shared.
+
+    >>> copy(np.arange(2))
+    Array([0, 1], dtype=int32)
+    """
+    return as_array(operand(a, "copy: a"))
+
+
+def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
+    if dtype is None:
+        return as_array(x)
+    if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
+        dtypes.as_dtype(x.dtype, "array: the dtype of object")
+        return from_numpy(cast(np.asarray(x), dtype), dtype)
+    return as_array(to_type(x, dtype, what="array: object"))
+
+
+def _from_foreign(x: object, dtype: DType | None) -> Array:
+    """An array of another library, which says so by `__array__` or the buffer protocol."""
+    if x is None:
+        raise ValueError("array: None is no number; leave the element out or use nan")
+    if not hasattr(x, "__array__") and not isinstance(x, bytearray | memoryview):
+        raise TypeError(
+            "array: object must be a number, an array or nested sequences of them, "
+            f"got {x!r} of type {type(x).__name__}"
+        )
+    found = np.asarray(x)
+    dtypes.as_dtype(found.dtype, "array: the dtype of object")
+    return _from_one(found, dtype)
+
+
+def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
+    leaves: list[ArrayLike] = []
+    sizes = _flatten(rows, leaves)
+    if dtype is None:
+        types = dict.fromkeys([dtype_of(leaf, "array: an element") for leaf in leaves])
+        dtype = promote(list(types))[0] if types else dtypes.default_float()
+    if any(isinstance(leaf, Array | Literal) for leaf in leaves):
+        parts = [to_type(leaf, dtype, what="array: an element") for leaf in leaves]
+        return basis.reshape(shape.stack(parts), sizes)
+    if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
+        data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
+    elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
+        data = np.array([cast(np.asarray(leaf), dtype) for leaf in leaves], dtype)
+    else:
+        data = cast(np.array(leaves), dtype)
+    return _owned(data.reshape(sizes))
+
+
+def _owned(data: NDArray) -> Array:
+    """Memory made here, which nobody else can write to."""
+    data.flags.writeable = False
+    return ConcreteArray(ShapedArray(data.shape, data.dtype), data)
+
+
+def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
+    """Add the arrays and numbers of nested sequences to `leaves`; the shape they have together."""
+    if isinstance(x, Sequence) and not isinstance(x, str | bytes):
+        shapes = list(dict.fromkeys([_flatten(row, leaves) for row in x]))
+        if len(shapes) > 1:
+            raise ValueError(f"array: nested sequences must have equal lengths, but shapes {shapes} stand side by side")
+        return (len(x), *(shapes[0] if shapes else ()))
+    if not is_arraylike(x):
+        _from_foreign(x, None)
+        raise TypeError(f"array: elements must be numbers or arrays, got {x!r} of type {type(x).__name__}")
+    leaves.append(x)
+    return np.shape(x) if not isinstance(x, Array | Literal) else x.aval.shape
+
+
+# ------------------------------------------------------------------ full of one number
+
+
+def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """An array of the given shape, every element `fill_value`, or that broadcast to the shape if it has axes.
+
+    Raises TypeError for a size that is no integer known when the program is traced, ValueError for a negative one.
+
+    >>> full((2,), 7.0, "float16")
+    Array([7., 7.], dtype=float16)
+    """
+    sizes = sizes_of("full", shape)
+    value = operand(fill_value, "full: fill_value")
+    if dtype is not None:
+        value = to_type(fill_value, dtypes.as_dtype(dtype, "full: dtype"))
+    return basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ())
+
+
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+    """An array of zeros, by default float32.
+
+    >>> zeros(2)
+    Array([0., 0.], dtype=float32)
+    """
+    return _constant("zeros", shape, dtype, 0)
+
+
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+    """An array of ones, by default float32.
+
+    >>> ones((1, 2))
+    Array([[1., 1.]], dtype=float32)
+    """
+    return _constant("ones", shape, dtype, 1)
+
+
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+    """An array whose elements don't matter: zeros.
+
+    >>> empty(2).shape
+    (2,)
+    """
+    return _constant("empty", shape, dtype, 0)
+
+
+def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
+    new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+    return basis.broadcast_in_dim(to_type(fill, new), sizes_of(name, sizes), ())
+
+
+def full_like(
+    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None
+) -> Array:
+    """An array of the shape and dtype of `a` unless others are given, every element `fill_value`.
+
+    >>> full_like(np.arange(2), 7)
+    Array([7, 7], dtype=int32)
+    """
+    aval = operand(a, "full_like: a").aval
+    sizes = aval.shape if shape is None else sizes_of("full_like", shape)
+    if dtype is None:
+        value = to_type(fill_value, aval.dtype, aval.weak_type, "full_like: fill_value")
+    else:
+        value = to_type(fill_value, dtypes.as_dtype(dtype, "full_like: dtype"), what="full_like: fill_value")
+    return basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ())
+
+
+def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+    """Zeros of the shape and dtype of `a` unless others are given.
+
+    >>> zeros_like(np.arange(2))
+    Array([0, 0], dtype=int32)
+    """
+    return full_like(operand(a, "zeros_like: a"), 0, dtype, shape)
+
+
+def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+    """Ones of the shape and dtype of `a` unless others are given.
+
+    >>> ones_like(np.arange(2))
+    Array([1, 1], dtype=int32)
+    """
+    return full_like(operand(a, "ones_like: a"), 1, dtype, shape)
+
+
+def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+    """An array of the shape and dtype of `prototype` whose elements don't matter: zeros.
+
+    >>> empty_like(np.arange(2)).shape
+    (2,)
+    """
+    return full_like(operand(prototype, "empty_like: prototype"), 0, dtype, shape)
+
+
+# ------------------------------------------------------------------ counting
+
+
+def arange(
+    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: DTypeLike | None = None
+) -> Array:
+    """The numbers from `start` (0 if only one argument is given) to before `stop`, `step` apart.
+
+    The arguments must be known when the program is traced. Raises TypeError for tracers and what is no number,
+    ValueError for arrays and complex numbers, ZeroDivisionError for a step of 0.
+
+    >>> arange(1, 7, 2)
+    Array([1, 3, 5], dtype=int32)
+    """
+    given = [(name, x) for name, x in (("start", start), ("stop", stop), ("step", step)) if x is not None]
+    numbers = {name: _static_number(f"arange: {name}", x) for name, x in given}
+    new = result_type(*[x for _, x in given]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
+    if stop is None:
+        first, last = 0, numbers["start"]
+    else:
+        first, last = numbers["start"], numbers["stop"]  # type: ignore[assignment]  # floats too
+    by = numbers.get("step", 1)
+    size = max(0, math.ceil((last - first) / by))
+    out = shape.iota(new, size)
+    if step is not None:
+        out = arithmetic.mul(_as(by, new), out)
+    if first != 0 or (step is not None and stop is not None):
+        out = elementwise.add(_as(first, new), out)
+    return out
+
+
+def _as(x: int | float, dtype: DType) -> Value:
+    return retyped(as_value(x), dtype)
+
+
+def _static_number(what: str, x: ArrayLike) -> int | float:
+    value = operand(x, what)
+    if value.aval.shape:
+        raise ValueError(f"{what} must be one number, got {value.aval}")
+    if dtypes.is_complex(value.aval.dtype):
+        raise ValueError(f"{what} must be real, got {value.aval}")
+    if isinstance(x, Array):
+        number = x.item()
+    else:
+        number = x.item() if isinstance(x, np.ndarray | np.generic) else x.val if isinstance(x, Literal) else x
+    assert not isinstance(number, complex)
+    return number
+
+
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
+
+    >>> linspace(0, 1, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    count = static_int("linspace", num, "num")
+    if count < 0:
+        raise ValueError(f"linspace: num must not be negative, got {count}")
+    new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")
+    computed = inexact_dtype(new)
+    first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
+    shared = first.aval.shape or last.aval.shape
+    first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
+    intervals = count - 1 if endpoint else count
+    rows = [basis.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
+    if count == 0:
+        out = shape.slice_axis(rows[0], 0, 0, 0)
+    elif intervals == 0:
+        out = rows[0]
+    else:
+        share = arithmetic.div(shape.iota(computed, intervals), to_type(intervals, computed))
+        share = basis.broadcast_in_dim(share, (intervals, *shared), (0,))
+        first, last = [basis.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)]
+        rest = arithmetic.sub(to_type(1, computed), share)
+        out = elementwise.add(arithmetic.mul(first, rest), arithmetic.mul(last, share))
+        if endpoint:
+            out = shape.concatenate([out, rows[1]], 0)
+    if dtypes.is_integer(new):
+        out = rounding.floor(out)
+    return as_array(retyped(moveaxis(out, 0, axis), new))
+
+
+def meshgrid(*xi: ArrayLike, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+    """Coordinate arrays of the grid spanned by vectors: the result `i` varies along the axis of vector `i`.
+
+    With `indexing="xy"` the first two axes are swapped; with `sparse` the axes along which nothing varies have size 1.
+
+    >>> [a.tolist() for a in meshgrid(np.arange(2), np.arange(2), indexing="ij")]
+    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    vectors = [operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
+    for i, v in enumerate(vectors):
+        if v.aval.ndim > 1:
+            raise ValueError(f"meshgrid: xi[{i}] must be a vector, got {v.aval}")
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(places) > 1:
+        places[:2] = [1, 0]
+    sizes = [1] * len(vectors)
+    for v, place in zip(vectors, places, strict=True):
+        sizes[place] = v.aval.size
+    grids = []
+    for v, place in zip(vectors, places, strict=True):
+        own = [n if i == place or not sparse else 1 for i, n in enumerate(sizes)]
+        grids.append(basis.broadcast_in_dim(basis.reshape(v, (v.aval.size,)), own, (place,)))
+    return grids
+
+
+# ------------------------------------------------------------------ diagonals
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k` and zeros elsewhere.
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    rows, columns = _grid("eye", N, N if M is None else M, k)
+    return as_array(retyped(comparison.eq(rows, columns), _default_float("eye", dtype)))
+
+
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """`f32[n, n]` with ones on the diagonal.
+
+    >>> identity(1)
+    Array([[1.]], dtype=float32)
+    """
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """`f32[N, M]` with ones on diagonal `k` and below.
+
+    >>> tri(2)
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
+    rows, columns = _grid("tri", N, N if M is None else M, k)
+    return as_array(retyped(comparison.ge(rows, columns), _default_float("tri", dtype)))
+
+
+def _default_float(name: str, dtype: DTypeLike | None) -> DType:
+    return dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+
+
+def _grid(name: str, n: int, m: int, k: int) -> tuple[Array, Array]:
+    """Row numbers plus `k`, and column numbers."""
+    sizes = (*sizes_of(name, n, "N"), *sizes_of(name, m, "M"))
+    rows = shape.broadcasted_iota(dtypes.int32, sizes, 0)
+    rows = elementwise.add(rows, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
+    return rows, shape.broadcasted_iota(dtypes.int32, sizes, 1)
+
+
+def tril(m: ArrayLike, k: int = 0) -> Array:
+    """`m` with zeros above diagonal `k` of the last two axes.
+
+    >>> tril(np.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    x = _matrices("tril", m)
+    rows, columns = _grid("tril", x.aval.shape[-2], x.aval.shape[-1], k)
+    return choose(basis.broadcast_to(comparison.ge(rows, columns), x.aval.shape), x, like(x, False))
+
+
+def triu(m: ArrayLike, k: int = 0) -> Array:
+    """`m` with zeros below diagonal `k` of the last two axes.
+
+    >>> triu(np.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    x = _matrices("triu", m)
+    rows, columns = _grid("triu", x.aval.shape[-2], x.aval.shape[-1], k - 1)
+    return choose(basis.broadcast_to(comparison.ge(rows, columns), x.aval.shape), like(x, False), x)
+
+
+def _matrices(name: str, m: ArrayLike) -> Value:
+    x = operand(m, f"{name}: m")
+    if x.aval.ndim < 2:
+        raise ValueError(f"{name}: m must have at least two axes, got {x.aval}")
+    return x
+
+
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """Diagonal `offset` of the matrices along two axes, as a new last axis.
+
+    >>> diagonal(np.arange(4).reshape(2, 2))
+    Array([0, 3], dtype=int32)
+    """
+    x = operand(a, "diagonal: a")
+    if x.aval.ndim < 2:
+        raise ValueError(f"diagonal: a must have at least two axes, got {x.aval}")
+    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    (m, n), stacks = x.aval.shape[-2:], x.aval.shape[:-2]
+    first = offset if offset >= 0 else -offset * n
+    count = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
+    # Along the flattened rows, neighbours on a diagonal are one row and one column apart.
+    flat = basis.reshape(x, (*stacks, m * n))
+    last = first + (count - 1) * (n + 1) + 1 if count else first
+    starts, limits = (*[0] * len(stacks), min(first, m * n)), (*stacks, min(last, m * n))
+    return shape.slice(flat, starts, limits, (*[1] * len(stacks), n + 1))
+
+
+def diag(v: ArrayLike, k: int = 0) -> Array:
+    """A matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
+
+    >>> diag(np.arange(1, 3)).tolist()
+    [[1, 0], [0, 2]]
+    """
+    x = operand(v, "diag: v")
+    if x.aval.ndim == 2:
+        return diagonal(x, k)
+    if x.aval.ndim != 1:
+        raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
+    n = x.aval.size + abs(k)
+    x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
+    rows, columns = _grid("diag", n, n, k)
+    return choose(comparison.eq(rows, columns), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
+
+
+def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:
+    """The sum of diagonal `offset` of the matrices along two axes.
+
+    >>> trace(np.eye(3))
+    Array(3., dtype=float32)
+    """
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)

@@ -1,0 +1,385 @@
+"""Indexing, as NumPy's: integers, slices, `...`, new axes, integer arrays and masks.
+
+Integers and slices known when the program is traced become one `slice` (and `rev`, `squeeze`). Integer arrays become
+one `gather`. An index out of bounds is no error, since compiled programs could not raise it: it is clamped to the
+nearest end. Masks must be known when the program is traced, since they decide the result's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, Index, IndexPart
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import ConcretizationError
+from tracefx.core.handler import as_array
+from tracefx.core.literal import Scalar
+from tracefx.core.values import ConcreteArray
+from tracefx.numpy.creation import array
+from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
+from tracefx.numpy.ufuncs import choose, like, remainder
+from tracefx.ops import basis, comparison, elementwise, shape
+from tracefx.ops.indexing import GatherDimensionNumbers, gather
+from tracefx.ops.static import axis_of
+from tracefx.ops.windows import GatherScatterMode
+
+IndexArray: TypeAlias = NDArray | Array
+"""Integers that say where along one axis to look: NumPy's if they are known."""
+
+
+class MaskIndexError(ConcretizationError, IndexError):
+    """A mask that is traced was used as an index: the shape of the result would depend on its values."""
+
+
+@final
+@frozen
+class Window:
+    """A slice of one axis: the elements from `start` to before `stop`, `step` apart, perhaps in reverse order."""
+
+    start: int
+    stop: int
+    step: int = 1
+    reverse: bool = False
+
+
+@final
+@frozen
+class Place:
+    """One element of an axis, which the result does not have."""
+
+    position: int
+
+
+@final
+@frozen(eq=False)
+class Positions:
+    """Many elements of an axis, in the place of which the result has the axes of an index array."""
+
+    indices: IndexArray
+
+
+Part: TypeAlias = Window | Place | Positions | None
+"""What an index says of one axis; None is a new axis."""
+
+_ALL: Final = slice(None)
+
+
+def getitem(x: Array, index: Index, /) -> Array:
+    """`x[index]`.
+
+    Raises TypeError for what is no index and for slice bounds that are traced, IndexError for more parts than `x` has
+    axes, two ellipses, or a mask that is traced or has another shape than what it selects from.
+
+    >>> getitem(array([[0, 1, 2], [3, 4, 5]]), (1, slice(None, None, -1))).tolist()
+    [5, 4, 3]
+    """
+    parts, x = _parts(x, index)
+    axis_parts = [part for part in parts if part is not None]
+    x = _windowed(x, axis_parts)
+    if any(isinstance(part, Positions) for part in axis_parts):
+        return _gathered(x, parts)
+    gone = [i for i, part in enumerate(axis_parts) if isinstance(part, Place)]
+    if gone:
+        x = shape.squeeze(x, gone)
+    left = [part for part in parts if not isinstance(part, Place)]
+    return shape.expand_dims(x, [i for i, part in enumerate(left) if part is None]) if None in parts else x
+
+
+# ------------------------------------------------------------------ reading the index
+
+
+def _parts(x: Array, index: Index) -> tuple[list[Part], Array]:
+    """What the index says of each axis, in order; the array, with an axis put in for each bool."""
+    given: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
+    read = [_read(part) for part in given]
+    used = sum([_axes_used(part) for part in read])
+    rank = x.aval.ndim
+    if used > rank:
+        raise IndexError(f"too many indices: {x.aval} has {rank} axes, but {used} are indexed")
+    ellipses = sum([part is Ellipsis for part in read])
+    if ellipses > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    rest: list[_Read] = [_ALL] * (rank - used)
+    if ellipses:
+        place = next(i for i, part in enumerate(read) if part is Ellipsis)
+        read[place : place + 1] = rest
+    else:
+        read += rest
+    parts: list[Part] = []
+    axis = 0
+    for part in read:
+        if part is None:
+            parts.append(None)
+            continue
+        assert not isinstance(part, EllipsisType)
+        if isinstance(part, bool):  # a new axis, of which all or nothing is taken
+            x = shape.expand_dims(x, (axis,))
+            parts.append(Positions(np.zeros(int(part), np.int32)))
+            axis += 1
+        elif isinstance(part, _Mask):
+            parts += part.positions(x.aval.shape[axis : axis + part.values.ndim], axis)
+            axis += part.values.ndim
+        else:
+            parts.append(_part(part, x.aval.shape[axis], axis))
+            axis += 1
+    return parts, x
+
+
+@final
+@frozen(eq=False)
+class _Mask:
+    values: NDArray
+
+    def positions(self, sizes: tuple[int, ...], axis: int) -> list[Positions]:
+        if self.values.shape != sizes:
+            raise IndexError(f"a mask of shape {self.values.shape} selects from axes of sizes {sizes} at axis {axis}")
+        return [Positions(found.astype(np.int32)) for found in np.nonzero(self.values)]
+
+
+_Read: TypeAlias = bool | int | slice | EllipsisType | _Mask | IndexArray | None
+
+
+def _read(part: IndexPart) -> _Read:
+    """One part of an index, sorted out."""
+    if part is None or part is Ellipsis or isinstance(part, bool | slice):
+        return part
+    if isinstance(part, int | np.integer):
+        return int(part)
+    if isinstance(part, np.bool_):
+        return bool(part)
+    if isinstance(part, list | tuple | range):
+        part = _from_sequence(part)
+    if not isinstance(part, Array | np.ndarray):
+        raise TypeError(
+            f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
+            f"of type {type(part).__name__}"
+        )
+    dtype = dtypes.as_dtype(part.dtype, "the dtype of an index")
+    if dtypes.is_bool(dtype):
+        mask = part.concrete(MaskIndexError) if isinstance(part, Array) else part
+        return _Mask(mask) if mask.ndim else bool(mask)
+    if not dtypes.is_integer(dtype):
+        raise TypeError(f"an index array must be of integers or bools, got {dtype}{list(part.shape)}; convert it")
+    if type(part) is ConcreteArray:
+        part = part.numpy()
+    if isinstance(part, np.ndarray):
+        return part if part.ndim else int(part)
+    return part
+
+
+def _from_sequence(part: Sequence[int]) -> Array | NDArray:
+    if not len(part):
+        return np.zeros(0, np.int32)
+    found = array(part)
+    return found.numpy() if type(found) is ConcreteArray else found
+
+
+def _axes_used(part: _Read) -> int:
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    return part.values.ndim if isinstance(part, _Mask) else 1
+
+
+def _part(part: int | slice | IndexArray, size: int, axis: int) -> Part:
+    if isinstance(part, slice):
+        return _window(part, size)
+    if not isinstance(part, int):
+        return Positions(_from_start(part, size))
+    if size == 0:
+        raise IndexError(f"index {part} is out of bounds for axis {axis}, which has size 0")
+    return Place(min(max(part + size if part < 0 else part, 0), size - 1))
+
+
+def _window(part: slice, size: int) -> Window:
+    try:
+        start, stop, step = part.indices(size)
+    except TypeError as error:
+        raise TypeError(
+            f"the bounds of {part} must be integers known when the program is traced: {error} Slices decide the shape "
+            "of the result; to move a window of fixed size use an integer array as index"
+        ) from error
+    count = len(range(start, stop, step))
+    if count == 0:
+        return Window(0, 0)
+    if step > 0:
+        return Window(start, stop, step)
+    return Window(start + (count - 1) * step, start + 1, -step, reverse=True)
+
+
+def _from_start(indices: IndexArray, size: int) -> IndexArray:
+    """Indices counted from the start, where negative ones count from the end."""
+    if isinstance(indices, np.ndarray):
+        wide = indices if indices.dtype == np.int64 else indices.astype(np.int64)
+        return np.where(wide < 0, wide + size, wide).clip(-1, size).astype(np.int32)
+    return counted_from_start(indices, size)
+
+
+# ------------------------------------------------------------------ carrying it out
+
+
+def _windowed(x: Array, parts: Sequence[Part]) -> Array:
+    """The slices and single places of an index taken; a single place is left as an axis of size 1."""
+    starts, limits, strides, reversed_axes = [], [], [], []
+    for axis, (part, size) in enumerate(zip(parts, x.aval.shape, strict=True)):
+        if isinstance(part, Place):
+            window = Window(part.position, part.position + 1)
+        else:
+            window = part if isinstance(part, Window) else Window(0, size)
+        starts.append(window.start)
+        limits.append(window.stop)
+        strides.append(window.step)
+        if window.reverse:
+            reversed_axes.append(axis)
+    if any(starts) or tuple(limits) != x.aval.shape or any(s != 1 for s in strides):
+        x = shape.slice(x, starts, limits, None if all(s == 1 for s in strides) else strides)
+    return shape.rev(x, reversed_axes) if reversed_axes else x
+
+
+def _gathered(x: Array, parts: Sequence[Part]) -> Array:
+    """The elements at index arrays, slices being taken already."""
+    axis_parts = [part for part in parts if part is not None]
+    indexed = [i for i, part in enumerate(axis_parts) if isinstance(part, Positions)]
+    places = [i for i, part in enumerate(axis_parts) if isinstance(part, Place)]
+    vectors, sizes = index_vectors([part.indices for part in axis_parts if isinstance(part, Positions)])
+    layout = _layout(parts)
+    old = [item for item in layout if item != "new"]
+    front = old.index("indexed")
+    rank = len(old) - 1 + len(sizes)
+    numbers = GatherDimensionNumbers(
+        offset_dims=[i for i in range(rank) if not front <= i < front + len(sizes)],
+        collapsed_slice_dims=sorted([*indexed, *places]),
+        start_index_map=indexed,
+    )
+    windows = [1 if i in indexed or i in places else n for i, n in enumerate(x.aval.shape)]
+    out = gather(x, vectors, numbers, windows, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    if "new" not in layout:
+        return out
+    at = layout.index("indexed")
+    return shape.expand_dims(out, [i + (len(sizes) - 1) * (i > at) for i, item in enumerate(layout) if item == "new"])
+
+
+def _layout(parts: Sequence[Part]) -> list[str]:
+    """What stands in the result, in order: "axis" for a slice, "new", and once "indexed" for the index arrays' axes.
+
+    Those stand where the index arrays stood, if they stood side by side, and otherwise in front.
+    """
+    arrays = [i for i, part in enumerate(parts) if isinstance(part, Place | Positions)]
+    together = arrays[-1] - arrays[0] + 1 == len(arrays)
+    names = ["new" if part is None else "axis" for part in parts]
+    before = arrays[0] if together else 0
+    rest = [name for i, name in enumerate(names) if i not in arrays]
+    return [*rest[:before], "indexed", *rest[before:]]
+
+
+def index_vectors(indices: Sequence[IndexArray]) -> tuple[ArrayLike, Shape]:
+    """Index arrays for several axes as one array of vectors, `i32[..., k]`, and the shape they have together."""
+    sizes = broadcast_shapes("indexing", *[tuple(i.shape) for i in indices])
+    columns = [basis.broadcast_in_dim(i, (*sizes, 1), range(len(sizes) - i.ndim, len(sizes))) for i in indices]
+    return (columns[0] if len(columns) == 1 else shape.concatenate(columns, len(sizes))), sizes
+
+
+def counted_from_start(indices: Array, size: int) -> Array:
+    """Traced indices counted from the start, where negative ones count from the end."""
+    found = as_array(retyped(indices, dtypes.int32))
+    if not dtypes.is_signed(indices.aval.dtype):
+        return found
+    return choose(comparison.lt(found, like(found, 0)), elementwise.add(found, like(found, size)), found)
+
+
+# ------------------------------------------------------------------ taking along an axis
+
+
+def take(
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    *,
+    mode: str | None = None,
+    fill_value: Scalar | None = None,
+) -> Array:
+    """The elements of `a` at `indices` along `axis`, or of the flattened array.
+
+    An index out of bounds gives `fill_value` (`mode="fill"`, the default; NaN or the dtype's extreme unless given), the
+    nearest element ("clip"), or counts on from the other end ("wrap").
+
+    >>> take(array([5.0, 6.0, 7.0]), array([2, 0, 9])).tolist()
+    [7.0, 5.0, nan]
+    """
+    x = as_array(operand(a, "take: a"))
+    if axis is None:
+        x, along = basis.reshape(x, (x.aval.size,)), 0
+    else:
+        along = axis_of("take", axis, x.aval.ndim)
+    found, how = _indices("take", indices, x.aval.shape[along], mode)
+    if x.aval.shape[along] == 0 and found.aval.size:
+        raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")
+    columns = basis.broadcast_in_dim(found, (*found.aval.shape, 1), range(found.aval.ndim))
+    count, rank = found.aval.ndim, x.aval.ndim - 1 + found.aval.ndim
+    numbers = GatherDimensionNumbers(
+        offset_dims=[i for i in range(rank) if not along <= i < along + count],
+        collapsed_slice_dims=(along,),
+        start_index_map=(along,),
+    )
+    windows = [1 if i == along else n for i, n in enumerate(x.aval.shape)]
+    return gather(x, columns, numbers, windows, mode=how, fill_value=fill_value)
+
+
+def take_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Scalar | None = None,
+) -> Array:
+    """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
+
+    The other axes broadcast. Indices out of bounds are treated as in `take`.
+
+    >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
+    [[2], [3]]
+    """
+    x, given = as_array(operand(arr, "take_along_axis: arr")), as_array(operand(indices, "take_along_axis: indices"))
+    if axis is None:
+        return take(x, basis.reshape(given, (given.aval.size,)), mode=mode, fill_value=fill_value)
+    if given.aval.ndim != x.aval.ndim:
+        raise ValueError(f"take_along_axis: arr {x.aval} and indices {given.aval} must have equally many axes")
+    along = axis_of("take_along_axis", axis, x.aval.ndim)
+    found, how = _indices("take_along_axis", given, x.aval.shape[along], mode)
+    others = [i for i in range(x.aval.ndim) if i != along]
+    lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])
+
+    def with_lines(v: Array) -> Array:
+        sizes = [*lines[:along], v.aval.shape[along], *lines[along:]]
+        return basis.broadcast_to(v, tuple(sizes))
+
+    x, found = with_lines(x), with_lines(found)
+    numbers = GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(along,),
+        start_index_map=(along,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    columns = basis.reshape(found, (*found.aval.shape, 1))
+    return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=how, fill_value=fill_value)
+
+
+def _indices(name: str, indices: ArrayLike, size: int, mode: str | None) -> tuple[Array, GatherScatterMode]:
+    """Index arrays as `take` and its like read them, and what is done with those out of bounds."""
+    found = as_array(operand(indices, f"{name}: indices"))
+    if not dtypes.is_integer(found.aval.dtype):
+        raise TypeError(f"{name}: indices must be integers, got {found.aval}")
+    if mode == "wrap":
+        return remainder(as_array(retyped(found, dtypes.int32)), max(size, 1)), GatherScatterMode.PROMISE_IN_BOUNDS
+    if mode == "clip":
+        return as_array(retyped(found, dtypes.int32)), GatherScatterMode.CLIP
+    if mode not in (None, "fill"):
+        raise ValueError(f"{name}: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
+    return counted_from_start(found, size), GatherScatterMode.FILL_OR_DROP

@@ -1,0 +1,139 @@
+"""Several arrays as one, one as several: concatenating, stacking, splitting."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import converted, operand, retyped
+from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
+from tracefx.ops import basis, shape
+from tracefx.ops.static import axis_of, static_int, static_ints
+
+Arrays = Sequence[ArrayLike] | Array | NDArray
+
+
+def _operands(name: str, arrays: Arrays, dtype: DTypeLike | None) -> list[Value]:
+    """The arrays of an argument, in one dtype."""
+    if not isinstance(arrays, list | tuple | Array | np.ndarray):
+        raise TypeError(f"{name}: arrays must be a list or tuple of arrays or an array, got {arrays!r}")
+    parts = list(arrays)
+    if not parts:
+        raise ValueError(f"{name} needs at least one array, got an empty sequence")
+    values = [operand(a, f"{name}: arrays[{i}]") for i, a in enumerate(parts)]
+    if dtype is not None:
+        new = dtypes.as_dtype(dtype, f"{name}: dtype")
+        return [retyped(v, new) for v in values]
+    return converted(name, *parts) if len(parts) > 1 else values
+
+
+def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
+    """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None.
+
+    Raises TypeError for elements that are no arrays, ValueError for none at all, for scalars, and where shapes differ.
+
+    >>> concatenate([np.arange(2), np.arange(3)]).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    values = _operands("concatenate", arrays, dtype)
+    if axis is None:
+        values, axis = [ravel(v) for v in values], 0
+    if any(not v.aval.shape for v in values):
+        raise ValueError("concatenate: scalars have no axis to be joined along; use stack")
+    along = axis_of("concatenate", axis, values[0].aval.ndim)
+    _same("concatenate", values, along)
+    return shape.concatenate(values, along)
+
+
+def _same(name: str, values: Sequence[Value], axis: int | None) -> None:
+    first = values[0].aval.shape
+    for v in values[1:]:
+        other = v.aval.shape
+        fits = len(other) == len(first) and all(
+            m == n or i == axis for i, (m, n) in enumerate(zip(first, other, strict=True))
+        )
+        if not fits:
+            but = "" if axis is None else f" but for axis {axis}"
+            raise ValueError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
+
+
+def stack(arrays: Arrays, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """`arrays`, all of one shape, along a new axis. ValueError for none at all and where shapes differ.
+
+    >>> stack([np.arange(2), np.arange(2)], axis=1).tolist()
+    [[0, 0], [1, 1]]
+    """
+    values = _operands("stack", arrays, dtype)
+    _same("stack", values, None)
+    return shape.stack(values, axis_of("stack", axis, values[0].aval.ndim + 1))
+
+
+def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
+    """Rows, or arrays of rows, on top of each other.
+
+    >>> vstack([np.arange(2), np.arange(2)]).shape
+    (2, 2)
+    """
+    return concatenate([atleast_2d(v) for v in _operands("vstack", tup, None)], 0, dtype)
+
+
+def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
+    """Arrays side by side: joined along the second axis, or the only one.
+
+    >>> hstack([np.arange(2), np.arange(2)]).tolist()
+    [0, 1, 0, 1]
+    """
+    parts = [atleast_1d(v) for v in _operands("hstack", tup, None)]
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
+
+
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """`arr` with `values` behind it along `axis`; both flattened if it is None.
+
+    >>> append(np.arange(2), 5).tolist()
+    [0, 1, 5]
+    """
+    return concatenate([atleast_1d(arr), atleast_1d(values)], axis)
+
+
+def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """`ary` cut along `axis` into equal sections, or before each of the given indices.
+
+    ValueError if the sections are not equal (`array_split` makes them nearly so).
+
+    >>> [part.tolist() for part in split(np.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    return _split("split", ary, indices_or_sections, axis)
+
+
+def array_split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """`split` into sections whose sizes differ by one at most.
+
+    >>> [part.tolist() for part in array_split(np.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return _split("array_split", ary, indices_or_sections, axis)
+
+
+def _split(name: str, ary: ArrayLike, where: int | Sequence[int], axis: int) -> list[Array]:
+    x = operand(ary, f"{name}: ary")
+    along = axis_of(name, axis, x.aval.ndim)
+    n = x.aval.shape[along]
+    if isinstance(where, Sequence):
+        cuts = [min(max(i + n if i < 0 else i, 0), n) for i in static_ints(name, where, "indices_or_sections")]
+        ends = [0, *cuts, n]
+        return [shape.slice_axis(x, a, max(a, b), along) for a, b in itertools.pairwise(ends)]
+    sections = static_int(name, where, "indices_or_sections")
+    if sections <= 0:
+        raise ValueError(f"{name}: indices_or_sections must be positive, got {sections}")
+    if name == "split" and n % sections:
+        raise ValueError(f"split: axis {along} of {x.aval} does not divide into {sections} equal sections")
+    sizes = [n // sections + (i < n % sections) for i in range(sections)]
+    return shape.split(x, sizes, along) if sections > 1 else [basis.reshape(x, x.aval.shape)]

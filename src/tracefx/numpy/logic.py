@@ -1,0 +1,273 @@
+"""Truth values element by element: comparisons, logic, bits, what kind of number it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import all_numeric, broadcast_shapes, operand, pair
+from tracefx.numpy.ufuncs import choose, like, python_zero
+from tracefx.ops import bitwise, comparison, magnitude
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.basis import broadcast_to, full
+
+Comparison = Callable[[ArrayLike, ArrayLike], Array]
+
+# ------------------------------------------------------------------ comparisons
+
+
+def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 == x2`.
+
+    >>> equal(1, 1.0)
+    Array(True, dtype=bool)
+    """
+    x, y = pair("equal", x1, x2)
+    return comparison.eq(x, y)
+
+
+def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 != x2`.
+
+    >>> not_equal(1, 1.0)
+    Array(False, dtype=bool)
+    """
+    x, y = pair("not_equal", x1, x2)
+    return comparison.ne(x, y)
+
+
+def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 < x2`; of complex numbers the real parts decide, then the imaginary ones.
+
+    >>> less(1, 2.0)
+    Array(True, dtype=bool)
+    """
+    x, y = pair("less", x1, x2)
+    return _ordered(comparison.lt, x, y)
+
+
+def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 <= x2`; of complex numbers the real parts decide, then the imaginary ones.
+
+    >>> less_equal(1, 2.0)
+    Array(True, dtype=bool)
+    """
+    x, y = pair("less_equal", x1, x2)
+    return _ordered(comparison.le, x, y)
+
+
+def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 > x2`; of complex numbers the real parts decide, then the imaginary ones.
+
+    >>> greater(1, 2.0)
+    Array(False, dtype=bool)
+    """
+    x, y = pair("greater", x1, x2)
+    return _ordered(comparison.gt, x, y)
+
+
+def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 >= x2`; of complex numbers the real parts decide, then the imaginary ones.
+
+    >>> greater_equal(1, 2.0)
+    Array(False, dtype=bool)
+    """
+    x, y = pair("greater_equal", x1, x2)
+    return _ordered(comparison.ge, x, y)
+
+
+def _ordered(compare: Comparison, x: Value, y: Value) -> Array:
+    if not dtypes.is_complex(x.aval.dtype):
+        return compare(x, y)
+    a, b = complex_numbers.real(x), complex_numbers.real(y)
+    return choose(comparison.eq(a, b), compare(complex_numbers.imag(x), complex_numbers.imag(y)), compare(a, b))
+
+
+# ------------------------------------------------------------------ logic
+
+
+def truth(x: ArrayLike, what: str) -> Value:
+    """`x` as bools: whether it differs from 0."""
+    value = operand(x, what)
+    return value if value.aval.dtype == dtypes.bool_ else comparison.ne(value, like(value, python_zero(value)))
+
+
+def _truths(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
+    values = [truth(x1, f"{name}: x1"), truth(x2, f"{name}: x2")]
+    shape = broadcast_shapes(name, *[v.aval.shape for v in values])
+    return [broadcast_to(v, shape) if v.aval.shape else v for v in values]
+
+
+def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether both are true (differ from 0).
+
+    >>> logical_and(1, 2.0)
+    Array(True, dtype=bool)
+    """
+    return bitwise.bitwise_and(*_truths("logical_and", x1, x2))
+
+
+def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether at least one is true (differs from 0).
+
+    >>> logical_or(1, 2.0)
+    Array(True, dtype=bool)
+    """
+    return bitwise.bitwise_or(*_truths("logical_or", x1, x2))
+
+
+def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Whether one is true (differs from 0) and the other is not.
+
+    >>> logical_xor(1, 2.0)
+    Array(False, dtype=bool)
+    """
+    return bitwise.bitwise_xor(*_truths("logical_xor", x1, x2))
+
+
+def logical_not(x: ArrayLike, /) -> Array:
+    """Whether `x` is 0 or False.
+
+    >>> logical_not(2.0)
+    Array(False, dtype=bool)
+    """
+    return bitwise.bitwise_not(truth(x, "logical_not: x"))
+
+
+# ------------------------------------------------------------------ bits
+
+
+def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 & x2` for integers or bools; TypeError for others.
+
+    >>> bitwise_and(6, 5)
+    Array(4, dtype=int32, weak_type=True)
+    """
+    x, y = pair("bitwise_and", x1, x2)
+    return bitwise.bitwise_and(x, y)
+
+
+def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 | x2` for integers or bools; TypeError for others.
+
+    >>> bitwise_or(6, 5)
+    Array(7, dtype=int32, weak_type=True)
+    """
+    x, y = pair("bitwise_or", x1, x2)
+    return bitwise.bitwise_or(x, y)
+
+
+def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 ^ x2` for integers or bools; TypeError for others.
+
+    >>> bitwise_xor(6, 5)
+    Array(3, dtype=int32, weak_type=True)
+    """
+    x, y = pair("bitwise_xor", x1, x2)
+    return bitwise.bitwise_xor(x, y)
+
+
+def invert(x: ArrayLike, /) -> Array:
+    """`~x` for integers or bools; TypeError for others.
+
+    >>> invert(5)
+    Array(-6, dtype=int32, weak_type=True)
+    """
+    return bitwise.bitwise_not(operand(x, "invert: x"))
+
+
+def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 << x2` for integers; 0 where all bits are shifted out.
+
+    >>> left_shift(1, 3)
+    Array(8, dtype=int32, weak_type=True)
+    """
+    return bitwise.shift_left(*all_numeric("left_shift", x1, x2))
+
+
+def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 >> x2` for integers; signed ones keep their sign.
+
+    >>> right_shift(-8, 1)
+    Array(-4, dtype=int32, weak_type=True)
+    """
+    x, y = all_numeric("right_shift", x1, x2)
+    if x.aval.dtype.kind == "u":
+        return bitwise.shift_right_logical(x, y)
+    return bitwise.shift_right_arithmetic(x, y)
+
+
+# ------------------------------------------------------------------ what kind of number
+
+
+def isnan(x: ArrayLike, /) -> Array:
+    """Whether `x` is NaN.
+
+    >>> isnan(math.nan)
+    Array(True, dtype=bool)
+    """
+    value = operand(x, "isnan: x")
+    return comparison.ne(value, value)
+
+
+def isinf(x: ArrayLike, /) -> Array:
+    """Whether `x` is infinite; a complex number is where a part of it is.
+
+    >>> isinf(-math.inf)
+    Array(True, dtype=bool)
+    """
+    value = operand(x, "isinf: x")
+    if dtypes.is_complex(value.aval.dtype):
+        return bitwise.bitwise_or(isinf(complex_numbers.real(value)), isinf(complex_numbers.imag(value)))
+    if not dtypes.is_float(value.aval.dtype):
+        return _all(value, False)
+    return comparison.eq(magnitude.abs(value), like(value, math.inf))
+
+
+def isposinf(x: ArrayLike, /) -> Array:
+    """Whether `x` is infinite and positive. TypeError for complex numbers.
+
+    >>> isposinf(math.inf)
+    Array(True, dtype=bool)
+    """
+    return _is(math.inf, "isposinf", x)
+
+
+def isneginf(x: ArrayLike, /) -> Array:
+    """Whether `x` is infinite and negative. TypeError for complex numbers.
+
+    >>> isneginf(math.inf)
+    Array(False, dtype=bool)
+    """
+    return _is(-math.inf, "isneginf", x)
+
+
+def isfinite(x: ArrayLike, /) -> Array:
+    """Whether `x` is neither infinite nor NaN.
+
+    >>> isfinite(1.0)
+    Array(True, dtype=bool)
+    """
+    value = operand(x, "isfinite: x")
+    if dtypes.is_complex(value.aval.dtype):
+        return bitwise.bitwise_and(isfinite(complex_numbers.real(value)), isfinite(complex_numbers.imag(value)))
+    return complex_numbers.is_finite(value) if dtypes.is_float(value.aval.dtype) else _all(value, True)
+
+
+def _all(x: Value, fill: bool) -> Array:
+    return full(ShapedArray(x.aval.shape, dtypes.bool_), fill)
+
+
+def _is(infinity: float, name: str, x: ArrayLike) -> Array:
+    value = operand(x, f"{name}: x")
+    if dtypes.is_complex(value.aval.dtype):
+        raise TypeError(f"{name} is not defined for complex numbers, got {value.aval}")
+    return comparison.eq(value, like(value, infinity)) if dtypes.is_float(value.aval.dtype) else _all(value, False)
+
+
+bitwise_not = invert
+bitwise_invert = invert

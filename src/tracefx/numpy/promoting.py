@@ -1,0 +1,221 @@
+"""From what users pass to what operations take: one dtype, one shape.
+
+Array functions take arrays, NumPy arrays and numbers of any dtypes whose shapes broadcast. Operations take operands
+of one dtype, and of one shape or none. A Python number becomes a literal of the dtype that the operands meet in, so
+no program converts a constant.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.promotion import promote
+from tracefx.core.settings import X64
+from tracefx.core.values import Value, as_value
+from tracefx.ops.basis import broadcast_to, convert
+from tracefx.ops.casting import cast
+
+_PYTHON: Final = frozenset({bool, int, float, complex})
+Key: TypeAlias = ShapedArray | type
+"""What promotion looks at: a type of array, or the type of a Python number."""
+
+
+class BroadcastError(TypeError, ValueError):
+    """Operands have shapes that do not broadcast together: JAX raises either, NumPy a ValueError."""
+
+
+@final
+@frozen(eq=False)
+class Meeting:
+    """What operands become: their dtype and weak type, the shape of those that have axes, the type of a number."""
+
+    dtype: DType
+    weak: bool
+    shape: Shape
+    number: ShapedArray
+    kind: type[Scalar]
+
+
+def pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
+    """Two operands in the dtype and the shape in which they meet.
+
+    Raises TypeError naming the argument that is no array or number, TypePromotionError and BroadcastError.
+    """
+    aval = getattr(x1, "aval", None)
+    if aval is not None and (aval is (other := getattr(x2, "aval", None)) or aval == other):
+        return x1, x2  # type: ignore[return-value]  # what has an aval is a value; bind refuses what only looks like it
+    return promoted(name, x1, x2)
+
+
+def promoted(name: str, *args: ArrayLike) -> list[Value]:
+    """`pair` for any number of operands."""
+    values: list[Value | Scalar] = []
+    keys: list[Key] = []
+    for i, a in enumerate(args):
+        if type(a) in _PYTHON:
+            values.append(a)  # type: ignore[arg-type]  # narrowed by the test of its type
+            keys.append(type(a))
+        else:
+            value = as_value(a, f"{name}: x{i + 1}")
+            values.append(value)
+            keys.append(value.aval)
+    meeting = _meeting(name, tuple(keys), X64.value)
+    return [_join(v, meeting) for v in values]
+
+
+def converted(name: str, *args: ArrayLike) -> list[Value]:
+    """Operands in the dtype in which they meet, each in its own shape."""
+    dtype, weak = promote([dtype_of(a, f"{name}: x{i + 1}") for i, a in enumerate(args)])
+    return [to_type(a, dtype, weak) for a in args]
+
+
+@functools.lru_cache(maxsize=4096)
+def _meeting(name: str, keys: tuple[Key, ...], x64: bool) -> Meeting:
+    types = [
+        (key.dtype, key.weak_type) if isinstance(key, ShapedArray) else (dtypes.scalar_dtype(key), key is not bool)
+        for key in keys
+    ]
+    dtype, weak = promote(types)
+    shape = broadcast_shapes(name, *[key.shape for key in keys if isinstance(key, ShapedArray)])
+    return Meeting(dtype, weak, shape, ShapedArray((), dtype, weak), python_kind(dtype))
+
+
+def _join(x: Value | Scalar, meeting: Meeting) -> Value:
+    if not isinstance(x, Array | Literal):
+        return _number(x, meeting.kind, meeting.number)
+    aval = x.aval
+    if aval.dtype != meeting.dtype or aval.weak_type != meeting.weak:
+        x = retyped(x, meeting.dtype, meeting.weak)
+    return x if not aval.shape or aval.shape == meeting.shape else broadcast_to(x, meeting.shape)
+
+
+def _number(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
+    """A Python number as a literal of a type; an integer that the dtype can't hold wraps around, as arrays' do."""
+    if kind is int:
+        info = dtypes.iinfo(aval.dtype)
+        if not info.min <= x <= info.max:  # type: ignore[operator]  # promotion never goes from complex to int
+            return Literal(cast(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
+    return Literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
+
+
+def python_kind(dtype: DType) -> type[Scalar]:
+    """The type of Python number that stands for one element."""
+    kind = dtypes.kind(dtype)
+    if kind is dtypes.Kind.COMPLEX:
+        return complex
+    if kind is dtypes.Kind.FLOAT:
+        return float
+    return bool if kind is dtypes.Kind.BOOL else int
+
+
+def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+    """The shape that arrays of these shapes have together, axes aligned at the end.
+
+    Raises BroadcastError where two sizes differ and neither is 1.
+    """
+    rank = max(map(len, shapes), default=0)
+    sizes = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if n != 1:
+                if sizes[i] not in (1, n):
+                    raise BroadcastError(
+                        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast together: sizes {sizes[i]} and "
+                        f"{n} meet at axis {i - rank}; sizes must agree or be 1, counted from the last axis"
+                    )
+                sizes[i] = n
+    return tuple(sizes)
+
+
+def operand(x: ArrayLike, what: str) -> Value:
+    """`x` as a value; TypeError that calls it `what` unless it is an array or a number."""
+    return as_value(x, what)
+
+
+def inexact(x: ArrayLike, what: str) -> Value:
+    """`x` as a value of a float or complex dtype: integers and bools become the default float."""
+    value = as_value(x, what)
+    dtype = value.aval.dtype
+    return value if dtypes.is_inexact(dtype) else retyped(value, inexact_dtype(dtype), value.aval.weak_type)
+
+
+def numeric(x: ArrayLike, what: str) -> Value:
+    """`x` as a value of any dtype but bool, which becomes the default integer."""
+    value = as_value(x, what)
+    return retyped(value, dtypes.default_int(), False) if value.aval.dtype == dtypes.bool_ else value
+
+
+def all_inexact(name: str, *args: ArrayLike) -> list[Value]:
+    """Operands promoted, to a float or complex dtype at least."""
+    values = promoted(name, *args)
+    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
+    return values if dtypes.is_inexact(dtype) else [retyped(v, inexact_dtype(dtype), weak) for v in values]
+
+
+def all_numeric(name: str, *args: ArrayLike) -> list[Value]:
+    """Operands promoted, bools to the default integer."""
+    values = promoted(name, *args)
+    if values[0].aval.dtype != dtypes.bool_:
+        return values
+    return [retyped(v, dtypes.default_int(), False) for v in values]
+
+
+def inexact_dtype(dtype: DType) -> DType:
+    """The dtype in which functions with real values take this one."""
+    if dtypes.is_inexact(dtype):
+        return dtype
+    return dtypes.float64 if dtypes.itemsize_bits(dtype) == 64 else dtypes.default_float()
+
+
+def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
+    """`x` in another dtype and weak type. Literals stay literals."""
+    if not isinstance(x, Literal):
+        return convert(x, dtype, weak)
+    aval = x.aval
+    if aval.dtype == dtype and aval.weak_type == weak:
+        return x
+    scalar: Scalar = cast(x.numpy(), dtype).item()
+    return Literal(scalar, ShapedArray((), dtype, weak))
+
+
+def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
+    """`x` as a value of this dtype. A Python number takes it at once, so no default dtype gets in between."""
+    kind = python_kind(dtype)
+    if type(x) in _PYTHON and _RANK[type(x)] <= _RANK[kind]:
+        return _number(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # narrowed by the test
+    return retyped(as_value(x, what), dtype, weak)
+
+
+_RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
+
+
+def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:
+    """The dtype and weak type that `x` has as an array."""
+    if isinstance(x, bool | int | float | complex) and type(x) in _PYTHON:
+        return dtypes.scalar_dtype(type(x)), type(x) is not bool
+    if isinstance(x, np.ndarray | np.generic):
+        return dtypes.canonicalize(dtypes.as_dtype(x.dtype, f"the dtype of {what}")), False
+    aval = as_value(x, what).aval
+    return aval.dtype, aval.weak_type
+
+
+def result_type(*args: ArrayLike) -> DType:
+    """The dtype in which the arguments meet.
+
+    >>> result_type(2, 3.5)
+    dtype('float32')
+    """
+    if not args:
+        raise ValueError("result_type takes at least one argument")
+    return dtypes.canonicalize(promote([dtype_of(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0])

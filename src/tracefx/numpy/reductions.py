@@ -1,0 +1,402 @@
+"""Reductions over axes: sums, products, extremes, means, variances, truth, counts.
+
+`axis` is an axis, a sequence of different axes, or None for all of them, each counted from 0 or from the end;
+`keepdims` keeps them with size 1; `where` (bool, broadcast to the array) says which elements take part, `initial` is
+one more element that does. An axis that isn't there is a ValueError that names it; a list in place of an array a
+TypeError. Sums and means of 16-bit floats are computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.values import Value, as_value
+from tracefx.numpy.logic import truth
+from tracefx.numpy.promoting import broadcast_shapes, inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.ufuncs import choose, conjugate, like
+from tracefx.ops import arithmetic, comparison, elementwise, powers, reduction, transcendental
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.basis import broadcast_in_dim, broadcast_to, reduce_sum, reshape
+from tracefx.ops.static import axes_of, axis_of
+
+_NARROW: Final = frozenset({dtypes.float16, dtypes.bfloat16})
+Reduce = Callable[[Value, Sequence[int]], Array]
+
+
+def axes(name: str, axis: Axes, ndim: int) -> tuple[int, ...]:
+    """The axes that an argument `axis` means, counted from 0."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, Sequence):
+        return axes_of(name, axis, ndim, "axis")
+    return (axis_of(name, axis, ndim),)
+
+
+def _kept(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -> Array:
+    """The result with the reduced axes put back, if they are wanted."""
+    if not keepdims:
+        return x
+    sizes = [1 if i in over else n for i, n in enumerate(shape)]
+    return broadcast_in_dim(x, sizes, [i for i in range(len(shape)) if i not in over])
+
+
+def _masked(name: str, x: Value, where: ArrayLike | None, fill: Scalar) -> Value:
+    """`x` with `fill` where the mask does not hold."""
+    if where is None:
+        return x
+    mask = _mask(name, where)
+    shape = broadcast_shapes(name, x.aval.shape, mask.aval.shape)
+    full = broadcast_to(x, shape) if x.aval.shape != shape else x
+    return choose(broadcast_to(mask, shape), full, Literal(fill, ShapedArray((), x.aval.dtype)))
+
+
+def _mask(name: str, where: ArrayLike) -> Value:
+    mask = operand(where, f"{name}: where")
+    if mask.aval.dtype != dtypes.bool_:
+        raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
+    return mask
+
+
+def _scalar(name: str, initial: ArrayLike, dtype: DType) -> Value:
+    value = to_type(initial, dtype, what=f"{name}: initial")
+    if value.aval.shape:
+        raise ValueError(f"{name}: initial must have no axes, got {value.aval}")
+    return value
+
+
+def _accumulated(
+    name: str,
+    a: ArrayLike,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+    reduce: Reduce,
+    combine: Callable[[ArrayLike, ArrayLike], Array],
+    identity: int,
+) -> Array:
+    """A sum or product: in the dtype asked for, or one wide enough for integers."""
+    x = operand(a, f"{name}: a")
+    over = axes(name, axis, x.aval.ndim)
+    result = _accumulator(x.aval.dtype) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+    x = retyped(x, dtypes.float32 if result in _NARROW else result)
+    out = reduce(_masked(name, x, where, identity), over)
+    if initial is not None:
+        out = combine(_scalar(name, initial, x.aval.dtype), out)
+    return as_array(retyped(_kept(out, _shape(x, where), over, keepdims), result))
+
+
+def _shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
+    return x.aval.shape if where is None else np.broadcast_shapes(x.aval.shape, as_value(where).aval.shape)
+
+
+def _accumulator(dtype: DType) -> DType:
+    """The dtype of sums: at least as wide as the default for integers and bools, for others their own."""
+    if dtypes.is_bool(dtype):
+        return dtypes.default_int()
+    if not dtypes.is_integer(dtype):
+        return dtype
+    default = dtypes.default_int() if dtypes.is_signed(dtype) else dtypes.default_uint()
+    return default if dtypes.itemsize_bits(dtype) < dtypes.itemsize_bits(default) else dtype
+
+
+def sum(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The sum over `axis`; integers and bools are added in the default integer dtype or their own if that is wider.
+
+    >>> sum(np.ones((2, 3)), axis=1)
+    Array([3., 3.], dtype=float32)
+    """
+    return _accumulated("sum", a, axis, dtype, keepdims, initial, where, reduce_sum, elementwise.add, 0)
+
+
+def prod(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The product over `axis`, in a dtype as for `sum`.
+
+    >>> prod(np.arange(1, 5))
+    Array(24, dtype=int32)
+    """
+    return _accumulated("prod", a, axis, dtype, keepdims, initial, where, reduction.reduce_prod, arithmetic.mul, 1)
+
+
+def max(
+    a: ArrayLike,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The greatest element along `axis`, NaN if one is. ValueError if there is none, or `where` without `initial`.
+
+    >>> max(np.arange(6).reshape(2, 3), axis=1)
+    Array([2, 5], dtype=int32)
+    """
+    return _extreme("max", a, axis, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
+
+
+def min(
+    a: ArrayLike,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The least element along `axis`, NaN if one is. ValueError if there is none, or `where` without `initial`.
+
+    >>> min(np.arange(6).reshape(2, 3), axis=1)
+    Array([0, 3], dtype=int32)
+    """
+    return _extreme("min", a, axis, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
+
+
+def _extreme(
+    name: str,
+    a: ArrayLike,
+    axis: Axes,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+    reduce: Reduce,
+    combine: Callable[[ArrayLike, ArrayLike], Array],
+) -> Array:
+    x = operand(a, f"{name}: a")
+    x = retyped(x, x.aval.dtype)
+    over = axes(name, axis, x.aval.ndim)
+    if initial is None:
+        if where is not None:
+            raise ValueError(f"{name}: where needs initial, the result where no element takes part")
+        if 0 in [x.aval.shape[i] for i in over]:
+            raise ValueError(
+                f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result in that case"
+            )
+    out = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
+    if initial is not None:
+        out = combine(_scalar(name, initial, x.aval.dtype), out)
+    return _kept(out, _shape(x, where), over, keepdims)
+
+
+def _lowest(dtype: DType, least: bool) -> Scalar:
+    """The element that never is the greatest (or, unless `least`, the least)."""
+    if dtypes.is_bool(dtype):
+        return not least
+    if dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        return int(info.min if least else info.max)
+    end = -math.inf if least else math.inf
+    return complex(end, end) if dtypes.is_complex(dtype) else end
+
+
+def ptp(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
+    """The distance from the least to the greatest element.
+
+    >>> ptp(np.arange(5))
+    Array(4, dtype=int32)
+    """
+    return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def all(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    """Whether every element is true (differs from 0).
+
+    >>> all(np.array([1, 2, 0]))
+    Array(False, dtype=bool)
+    """
+    return _truth("all", a, axis, keepdims, where, reduction.reduce_and, True)
+
+
+def any(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    """Whether an element is true (differs from 0).
+
+    >>> any(np.array([1, 2, 0]))
+    Array(True, dtype=bool)
+    """
+    return _truth("any", a, axis, keepdims, where, reduction.reduce_or, False)
+
+
+def _truth(
+    name: str, a: ArrayLike, axis: Axes, keepdims: bool, where: ArrayLike | None, reduce: Reduce, identity: bool
+) -> Array:
+    x = retyped(operand(a, f"{name}: a"), dtypes.bool_)
+    over = axes(name, axis, x.aval.ndim)
+    return _kept(reduce(_masked(name, x, where, identity), over), _shape(x, where), over, keepdims)
+
+
+def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
+    """How many elements differ from 0.
+
+    >>> count_nonzero(np.array([1, 2, 0]))
+    Array(2, dtype=int32)
+    """
+    return sum(truth(a, "count_nonzero: a"), axis, keepdims=keepdims)
+
+
+def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Where the greatest element along `axis` is, the first of several; without `axis`, in the flattened array.
+
+    ValueError if there is none.
+
+    >>> argmax(np.array([1, 3, 3]))
+    Array(1, dtype=int32)
+    """
+    return _place("argmax", a, axis, keepdims, reduction.argmax)
+
+
+def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+    """Where the least element along `axis` is, the first of several; without `axis`, in the flattened array.
+
+    ValueError if there is none.
+
+    >>> argmin(np.array([3, 1, 1]))
+    Array(1, dtype=int32)
+    """
+    return _place("argmin", a, axis, keepdims, reduction.argmin)
+
+
+def _place(
+    name: str, a: ArrayLike, axis: int | None, keepdims: bool, find: Callable[[ArrayLike, int, DTypeLike], Array]
+) -> Array:
+    x = operand(a, f"{name}: a")
+    shape = x.aval.shape
+    along = 0 if axis is None else axis_of(name, axis, len(shape))
+    if axis is None:
+        x = reshape(x, (x.aval.size,))
+    if x.aval.shape[along] == 0:
+        raise ValueError(f"{name} of no elements: {ShapedArray(shape, x.aval.dtype)} along axis {axis}")
+    out = find(x, along, dtypes.default_int())
+    return _kept(out, shape, range(len(shape)) if axis is None else (along,), keepdims)
+
+
+# ------------------------------------------------------------------ means and variances
+
+
+def _mean_dtype(name: str, x: Value, dtype: DTypeLike | None) -> DType:
+    if dtype is not None:
+        return dtypes.as_dtype(dtype, f"{name}: dtype")
+    own = x.aval.dtype
+    return inexact_dtype(own)
+
+
+def _computed(result: DType) -> DType:
+    """The dtype in which a mean that ends in `result` is computed."""
+    return dtypes.float32 if result in _NARROW else result
+
+
+def _count(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, keepdims: bool) -> Value:
+    """How many elements each result is made of, in the dtype of `x`."""
+    if where is None:
+        count = math.prod(x.aval.shape[i] for i in over)
+        return Literal(float(count), ShapedArray((), x.aval.dtype))
+    mask = broadcast_to(_mask(name, where), broadcast_shapes(name, x.aval.shape, as_value(where).aval.shape))
+    return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
+
+
+def mean(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean over `axis`, a float or complex number unless `dtype` says otherwise; NaN of no elements.
+
+    >>> mean(np.arange(4))
+    Array(1.5, dtype=float32)
+    """
+    x = operand(a, "mean: a")
+    over = axes("mean", axis, x.aval.ndim)
+    result = _mean_dtype("mean", x, dtype)
+    x = retyped(x, _computed(result))
+    total = sum(x, over, keepdims=keepdims, where=where)
+    return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
+
+
+def var(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The variance over `axis`: the mean of `abs(a - mean(a))**2`, with `n - ddof` in place of `n`; NaN where that
+    is not positive.
+
+    >>> var(np.arange(4))
+    Array(1.25, dtype=float32)
+    """
+    x = operand(a, "var: a")
+    over = axes("var", axis, x.aval.ndim)
+    computed = _mean_dtype("var", x, dtype)
+    if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
+        raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
+    result = dtypes.real_dtype(computed) if dtype is None else computed
+    x = retyped(x, _computed(computed))
+    centered = arithmetic.sub(*_spread(x, mean(x, over, keepdims=True, where=where)))
+    if dtypes.is_complex(x.aval.dtype):
+        squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
+    else:
+        squares = powers.square(centered)
+    total = sum(squares, over, keepdims=keepdims, where=where)
+    count = arithmetic.sub(_count("var", squares, over, where, keepdims), like(squares, float(ddof)))
+    quotient = arithmetic.div(total, count)
+    positive = comparison.gt(count, like(squares, 0.0))
+    nan = like(squares, math.nan)
+    if positive.aval.shape != quotient.aval.shape:
+        positive = broadcast_to(positive, quotient.aval.shape)
+    return as_array(retyped(choose(positive, quotient, nan), result))
+
+
+def _spread(x: Value, y: Value) -> tuple[Value, Value]:
+    shape = np.broadcast_shapes(x.aval.shape, y.aval.shape)
+    return broadcast_to(x, shape), broadcast_to(y, shape)
+
+
+def std(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    *,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The standard deviation over `axis`: the square root of `var`.
+
+    >>> std(np.array([1.0, 3.0]))
+    Array(1., dtype=float32)
+    """
+    return transcendental.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+
+
+amax = max
+amin = min

@@ -1,0 +1,372 @@
+"""Shapes: reshaping, moving axes, repeating, and arrays that differ from their argument only in that.
+
+Axes are counted from 0 or from the end; one that isn't there is a ValueError that names it. Shapes are static:
+integers known when the program is traced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
+from tracefx.ops import basis, shape
+from tracefx.ops.operation import static_shape
+from tracefx.ops.static import axes_of, axis_of, static_int
+
+ShapeLike = SupportsIndex | Sequence[SupportsIndex]
+
+
+def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
+    """A shape from an argument that is one integer or a sequence of them.
+
+    Raises TypeError for what is no integer known when the program is traced, ValueError for a negative size.
+    """
+    if (isinstance(sizes, Array) and sizes.aval.ndim) or not isinstance(sizes, SupportsIndex):
+        return static_shape(name, sizes, argument)  # type: ignore[arg-type]  # its elements are checked there
+    return static_shape(name, (sizes,), argument)  # type: ignore[arg-type]  # as above
+
+
+def some_axes(name: str, axis: Axes, ndim: int, argument: str = "axis") -> tuple[int, ...]:
+    """Axes, counted from 0, from an argument that is one axis or a sequence of them."""
+    if isinstance(axis, Sequence):
+        return axes_of(name, axis, ndim, argument)
+    return (axis_of(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
+
+
+# ------------------------------------------------------------------ reshaping
+
+
+def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C") -> Array:
+    """The elements of `a` in another shape of the same size, one of whose sizes may be -1: the one that fits.
+
+    `order="F"` reads and writes elements with the first axis changing fastest. Raises TypeError if a size is not known
+    when the program is traced, or the sizes don't fit.
+
+    >>> reshape(np.arange(6), (2, -1)).shape
+    (2, 3)
+    """
+    x = operand(a, "reshape: a")
+    sizes = _with_rest(x, shape)
+    if order == "C":
+        return basis.reshape(x, sizes)
+    if order != "F":
+        raise ValueError(f"reshape: order must be 'C' or 'F', got {order!r}")
+    backwards = basis.reshape(basis.transpose(x, range(x.aval.ndim)[::-1]), sizes[::-1])
+    return basis.transpose(backwards, range(len(sizes))[::-1])
+
+
+def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
+    """The sizes with -1 filled in."""
+    parts = (sizes,) if isinstance(sizes, int) else sizes
+    if not isinstance(parts, Sequence) or not any(type(n) is int and n == -1 for n in parts):
+        return sizes_of("reshape", sizes)
+    places = [i for i, n in enumerate(parts) if type(n) is int and n == -1]
+    known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # as above
+    product = math.prod(known)
+    if len(places) > 1 or product == 0 or x.aval.size % product:
+        raise TypeError(
+            f"reshape of {x.aval} to {tuple(parts)}: there must be one -1, and it must stand for a whole size"
+        )
+    rest = x.aval.size // product
+    return (*known[: places[0]], rest, *known[places[0] :])
+
+
+def ravel(a: ArrayLike, order: str = "C") -> Array:
+    """The elements of `a` along one axis.
+
+    >>> ravel(np.zeros((2, 3))).shape
+    (6,)
+    """
+    return reshape(a, -1 if operand(a, "ravel: a").aval.size else 0, order)
+
+
+def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
+    """`a` without the axes given, which must have size 1, or without all axes of size 1. ValueError otherwise.
+
+    >>> squeeze(np.zeros((1, 3, 1))).shape
+    (3,)
+    """
+    x = operand(a, "squeeze: a")
+    if axis is None:
+        return shape.squeeze(x, [i for i, n in enumerate(x.aval.shape) if n == 1])
+    return shape.squeeze(x, some_axes("squeeze", axis, x.aval.ndim))
+
+
+def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+    """`a` with new axes of size 1 at the places `axis` of the result.
+
+    >>> expand_dims(np.zeros(3), (0, 2)).shape
+    (1, 3, 1)
+    """
+    x = operand(a, "expand_dims: a")
+    count = len(axis) if isinstance(axis, Sequence) else 1
+    return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
+
+
+def astype(x: ArrayLike, dtype: DTypeLike | None, /) -> Array:
+    """`x` with its elements converted to `dtype`, None meaning the default float.
+
+    Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
+
+    >>> astype(2.7, "int32")
+    Array(2, dtype=int32)
+    """
+    new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "astype: dtype")
+    return as_array(retyped(operand(x, "astype: x"), new))
+
+
+# ------------------------------------------------------------------ axes
+
+
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """`a` with its axes in the order `axes`, or reversed. ValueError unless each is named once.
+
+    >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    x = operand(a, "transpose: a")
+    order = range(x.aval.ndim)[::-1] if axes is None else axes_of("transpose", axes, x.aval.ndim, "axes")
+    if len(order) != x.aval.ndim:
+        raise ValueError(f"transpose: axes {axes} must name each of the {x.aval.ndim} axes of {x.aval} once")
+    return basis.transpose(x, order)
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """`x` with its last two axes swapped. ValueError if there are fewer.
+
+    >>> matrix_transpose(np.zeros((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    value = operand(x, "matrix_transpose: x")
+    if value.aval.ndim < 2:
+        raise ValueError(f"matrix_transpose: x must have at least two axes, got {value.aval}")
+    return swapaxes(value, -1, -2)
+
+
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
+    """`a` with two axes in each other's place.
+
+    >>> swapaxes(np.zeros((2, 3, 5)), 0, 2).shape
+    (5, 3, 2)
+    """
+    x = operand(a, "swapaxes: a")
+    i, j = axis_of("swapaxes", axis1, x.aval.ndim, "axis1"), axis_of("swapaxes", axis2, x.aval.ndim, "axis2")
+    order = list(range(x.aval.ndim))
+    order[i], order[j] = j, i
+    return basis.transpose(x, order)
+
+
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """`a` with the axes `source` at the places `destination`, the others in their order. ValueError unless they pair.
+
+    >>> moveaxis(np.zeros((2, 3, 5)), 0, -1).shape
+    (3, 5, 2)
+    """
+    x = operand(a, "moveaxis: a")
+    ndim = x.aval.ndim
+    sources = some_axes("moveaxis", source, ndim, "source")
+    places = some_axes("moveaxis", destination, ndim, "destination")
+    if len(sources) != len(places):
+        raise ValueError(f"moveaxis: source {source} and destination {destination} must name equally many axes")
+    order = [i for i in range(ndim) if i not in sources]
+    for place, i in sorted(zip(places, sources, strict=True)):
+        order.insert(place, i)
+    return basis.transpose(x, order)
+
+
+def flip(m: ArrayLike, axis: Axes = None) -> Array:
+    """`m` with its elements in reverse order along `axis`, by default all of them.
+
+    >>> flip(np.arange(3)).tolist()
+    [2, 1, 0]
+    """
+    x = operand(m, "flip: m")
+    return shape.rev(x, range(x.aval.ndim) if axis is None else some_axes("flip", axis, x.aval.ndim))
+
+
+def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
+    """`a` with its elements moved `shift` places along `axis`, those pushed out at the end coming in at the front.
+
+    Without `axis` the flattened array is rolled. `shift` must be known when the program is traced.
+
+    >>> roll(np.arange(4), 1).tolist()
+    [3, 0, 1, 2]
+    """
+    x = operand(a, "roll: a")
+    if axis is None:
+        flat = basis.reshape(x, (x.aval.size,))
+        return basis.reshape(roll(flat, shift, 0), x.aval.shape)
+    given = axis if isinstance(axis, Sequence) else (axis,)
+    along = [axis_of("roll", i, x.aval.ndim) for i in given]
+    shifts = list(shift) if isinstance(shift, Sequence) else [shift] * len(along)
+    if len(shifts) == 1:
+        shifts *= len(along)
+    if len(along) == 1:
+        along *= len(shifts)
+    if len(along) != len(shifts):
+        raise ValueError(f"roll: shift {shift} and axis {axis} must have equally many entries")
+    for i, by in zip(along, shifts, strict=True):
+        x = _rolled(x, static_int("roll", by, "shift"), i)
+    return as_array(x)
+
+
+def _rolled(x: Value, by: int, axis: int) -> Value:
+    n = x.aval.shape[axis]
+    by = by % n if n else 0
+    if by == 0:
+        return x
+    return shape.concatenate([shape.slice_axis(x, n - by, n, axis), shape.slice_axis(x, 0, n - by, axis)], axis)
+
+
+# ------------------------------------------------------------------ repeating
+
+
+def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
+    """`array` repeated to `shape`, axes aligned at the end. BroadcastError where a size is neither 1 nor that one.
+
+    >>> broadcast_to(np.arange(3), (2, 3)).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    x = operand(array, "broadcast_to: array")
+    sizes = sizes_of("broadcast_to", shape)
+    if broadcast_shapes("broadcast_to", x.aval.shape, sizes) != sizes:
+        raise ValueError(f"broadcast_to: {x.aval} does not fit {sizes}: it has more axes or larger sizes")
+    return basis.broadcast_to(x, sizes)
+
+
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+    """The arguments, each in its dtype, repeated to the shape that they have together.
+
+    >>> [a.shape for a in broadcast_arrays(np.zeros((2, 1)), np.zeros(3))]
+    [(2, 3), (2, 3)]
+    """
+    values = [operand(a, f"broadcast_arrays: argument {i}") for i, a in enumerate(args)]
+    sizes = broadcast_shapes("broadcast_arrays", *[v.aval.shape for v in values])
+    return [basis.broadcast_to(v, sizes) for v in values]
+
+
+def tile(A: ArrayLike, reps: ShapeLike) -> Array:
+    """`A` repeated as a whole, `reps` times along each axis, counted from the last.
+
+    >>> tile(np.arange(2), (2, 2)).tolist()
+    [[0, 1, 0, 1], [0, 1, 0, 1]]
+    """
+    x = operand(A, "tile: A")
+    times = sizes_of("tile", reps, "reps")
+    ndim = max(len(times), x.aval.ndim)
+    times = (1,) * (ndim - len(times)) + times
+    sizes = (1,) * (ndim - x.aval.ndim) + x.aval.shape
+    paired = tuple([n for pair in zip(times, sizes, strict=True) for n in pair])
+    spread = basis.broadcast_in_dim(x, paired, range(2 * ndim - 2 * x.aval.ndim + 1, 2 * ndim, 2))
+    return basis.reshape(spread, [t * n for t, n in zip(times, sizes, strict=True)])
+
+
+def repeat(a: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) -> Array:
+    """`a` with every element repeated along `axis`, or along the flattened array; `repeats` is one number for all
+    or one for each, known when the program is traced.
+
+    >>> repeat(np.arange(3), 2).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
+    x = operand(a, "repeat: a")
+    if axis is None:
+        x, axis = basis.reshape(x, (x.aval.size,)), 0
+    axis = axis_of("repeat", axis, x.aval.ndim)
+    n = x.aval.shape[axis]
+    times = sizes_of("repeat", repeats, "repeats")
+    if len(times) == 1:
+        spread_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
+        spread = basis.broadcast_in_dim(x, spread_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1])
+        return basis.reshape(spread, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
+    if len(times) != n:
+        raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; give one or {n}")
+    parts = [shape.slice_axis(x, i, i + 1, axis) for i in range(n)]
+    return shape.concatenate([part for part, t in zip(parts, times, strict=True) for _ in range(t)], axis)
+
+
+def atleast_1d(x: ArrayLike, /) -> Array:
+    """`x`, a scalar as `f32[1]`.
+
+    >>> atleast_1d(2.0).shape
+    (1,)
+    """
+    value = operand(x, "atleast_1d: x")
+    return as_array(value) if value.aval.ndim else basis.reshape(value, (1,))
+
+
+def atleast_2d(x: ArrayLike, /) -> Array:
+    """`x` with axes of size 1 in front up to two.
+
+    >>> atleast_2d(np.zeros(3)).shape
+    (1, 3)
+    """
+    value = operand(x, "atleast_2d: x")
+    missing = max(0, 2 - value.aval.ndim)
+    return shape.expand_dims(value, range(missing))
+
+
+def ndim(a: ArrayLike) -> int:
+    """The number of axes.
+
+    >>> ndim(np.zeros((2, 3)))
+    2
+    """
+    return operand(a, "ndim: a").aval.ndim
+
+
+def size(a: ArrayLike, axis: Axes = None) -> int:
+    """The number of elements, or of those along `axis`.
+
+    >>> size(np.zeros((2, 3)))
+    6
+    """
+    aval = operand(a, "size: a").aval
+    return aval.size if axis is None else math.prod(aval.shape[i] for i in some_axes("size", axis, aval.ndim))
+
+
+def pad(
+    array: ArrayLike,
+    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
+    mode: str = "constant",
+    *,
+    constant_values: ArrayLike = 0,
+) -> Array:
+    """`array` with elements put around it: `(before, after)` for each axis, or one pair or one number for all.
+
+    The mode must be "constant": the new elements are `constant_values`. ValueError for negative widths.
+
+    >>> pad(np.ones(2), 1).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    x = operand(array, "pad: array")
+    if mode != "constant":
+        raise NotImplementedError(f"pad: mode {mode!r} is not there; 'constant' is")
+    fill = retyped(operand(constant_values, "pad: constant_values"), x.aval.dtype, x.aval.weak_type)
+    if fill.aval.shape:
+        raise NotImplementedError(f"pad: constant_values must be one number for all sides, got {fill.aval}")
+    try:
+        widths = np.broadcast_to(np.asarray(pad_width, object), (x.aval.ndim, 2)).tolist()
+    except ValueError as error:
+        raise ValueError(
+            f"pad: pad_width {pad_width!r} must be a number, a pair, or a pair for each axis of {x.aval}"
+        ) from error
+    config = []
+    for before, after in widths:
+        low, high = static_int("pad", before, "pad_width"), static_int("pad", after, "pad_width")
+        if min(low, high) < 0:
+            raise ValueError(f"pad: pad_width {pad_width!r} has a negative width")
+        config.append((low, high, 0))
+    return shape.pad(x, fill, config)

@@ -1,0 +1,271 @@
+"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions, element by element.
+
+Integers and bools are taken as the default float; an argument that is no array or number is a TypeError naming it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import all_inexact, inexact
+from tracefx.numpy.ufuncs import choose, like
+from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, transcendental
+
+
+def exp(x: ArrayLike, /) -> Array:
+    """`e` to the power `x`.
+
+    >>> exp(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return transcendental.exp(inexact(x, "exp: x"))
+
+
+def exp2(x: ArrayLike, /) -> Array:
+    """2 to the power `x`.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    return transcendental.exp2(inexact(x, "exp2: x"))
+
+
+def expm1(x: ArrayLike, /) -> Array:
+    """`exp(x) - 1`, precise near 0 too.
+
+    >>> expm1(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.expm1(inexact(x, "expm1: x"))
+
+
+def log(x: ArrayLike, /) -> Array:
+    """The natural logarithm.
+
+    >>> log(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.log(inexact(x, "log: x"))
+
+
+def log1p(x: ArrayLike, /) -> Array:
+    """`log(1 + x)`, precise near 0 too.
+
+    >>> log1p(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.log1p(inexact(x, "log1p: x"))
+
+
+def sqrt(x: ArrayLike, /) -> Array:
+    """The square root; NaN for negative floats.
+
+    >>> sqrt(9)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return transcendental.sqrt(inexact(x, "sqrt: x"))
+
+
+def cbrt(x: ArrayLike, /) -> Array:
+    """The cube root.
+
+    >>> cbrt(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.cbrt(inexact(x, "cbrt: x"))
+
+
+def sin(x: ArrayLike, /) -> Array:
+    """The sine of `x`, in radians.
+
+    >>> sin(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.sin(inexact(x, "sin: x"))
+
+
+def cos(x: ArrayLike, /) -> Array:
+    """The cosine of `x`, in radians.
+
+    >>> cos(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return transcendental.cos(inexact(x, "cos: x"))
+
+
+def tan(x: ArrayLike, /) -> Array:
+    """The tangent of `x`, in radians.
+
+    >>> tan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.tan(inexact(x, "tan: x"))
+
+
+def arcsin(x: ArrayLike, /) -> Array:
+    """The angle in [-pi/2, pi/2] whose sine is `x`.
+
+    >>> arcsin(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.asin(inexact(x, "arcsin: x"))
+
+
+def arccos(x: ArrayLike, /) -> Array:
+    """The angle in [0, pi] whose cosine is `x`.
+
+    >>> arccos(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.acos(inexact(x, "arccos: x"))
+
+
+def arctan(x: ArrayLike, /) -> Array:
+    """The angle in [-pi/2, pi/2] whose tangent is `x`.
+
+    >>> arctan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.atan(inexact(x, "arctan: x"))
+
+
+def sinh(x: ArrayLike, /) -> Array:
+    """The hyperbolic sine.
+
+    >>> sinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.sinh(inexact(x, "sinh: x"))
+
+
+def cosh(x: ArrayLike, /) -> Array:
+    """The hyperbolic cosine.
+
+    >>> cosh(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return transcendental.cosh(inexact(x, "cosh: x"))
+
+
+def tanh(x: ArrayLike, /) -> Array:
+    """The hyperbolic tangent.
+
+    >>> tanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.tanh(inexact(x, "tanh: x"))
+
+
+def arcsinh(x: ArrayLike, /) -> Array:
+    """The inverse of `sinh`.
+
+    >>> arcsinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.asinh(inexact(x, "arcsinh: x"))
+
+
+def arccosh(x: ArrayLike, /) -> Array:
+    """The inverse of `cosh`; NaN below 1.
+
+    >>> arccosh(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.acosh(inexact(x, "arccosh: x"))
+
+
+def arctanh(x: ArrayLike, /) -> Array:
+    """The inverse of `tanh`; NaN outside [-1, 1].
+
+    >>> arctanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return transcendental.atanh(inexact(x, "arctanh: x"))
+
+
+def log2(x: ArrayLike, /) -> Array:
+    """The logarithm to base 2.
+
+    >>> log2(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    value = inexact(x, "log2: x")
+    return arithmetic.div(transcendental.log(value), transcendental.log(like(value, 2.0)))
+
+
+def log10(x: ArrayLike, /) -> Array:
+    """The logarithm to base 10.
+
+    >>> log10(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    value = inexact(x, "log10: x")
+    return arithmetic.mul(transcendental.log(value), like(value, 1 / math.log(10)))
+
+
+def deg2rad(x: ArrayLike, /) -> Array:
+    """Degrees as radians.
+
+    >>> deg2rad(0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    value = inexact(x, "deg2rad: x")
+    return arithmetic.mul(value, like(value, math.pi / 180))
+
+
+def rad2deg(x: ArrayLike, /) -> Array:
+    """Radians as degrees.
+
+    >>> rad2deg(0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    value = inexact(x, "rad2deg: x")
+    return arithmetic.mul(value, like(value, 180 / math.pi))
+
+
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`sqrt(x1**2 + x2**2)` without overflow on the way; infinite where either is. TypeError for complex numbers.
+
+    >>> hypot(3, 4)
+    Array(5., dtype=float32, weak_type=True)
+    """
+    x, y = [magnitude.abs(v) for v in _reals("hypot", *all_inexact("hypot", x1, x2))]
+    inf = like(x, math.inf)
+    infinite = bitwise.bitwise_or(comparison.eq(x, inf), comparison.eq(y, inf))
+    larger, smaller = arithmetic.max(x, y), arithmetic.min(x, y)
+    zero = comparison.eq(larger, like(x, 0.0))
+    ratio = arithmetic.div(smaller, choose(zero, like(x, 1.0), larger))
+    length = arithmetic.mul(larger, transcendental.sqrt(elementwise.add(like(x, 1.0), powers.square(ratio))))
+    return choose(infinite, inf, choose(zero, larger, length))
+
+
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`log(exp(x1) + exp(x2))` without overflow on the way. TypeError for complex numbers.
+
+    >>> logaddexp(-math.inf, 0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
+    difference = arithmetic.sub(x, y)
+    # Where both are the same infinity their difference is NaN, and so would the second term be.
+    same = comparison.ne(difference, difference)
+    rest = transcendental.log1p(transcendental.exp(arithmetic.neg(magnitude.abs(difference))))
+    return choose(same, elementwise.add(x, y), elementwise.add(arithmetic.max(x, y), rest))
+
+
+def _reals(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    if x.aval.dtype.kind == "c":
+        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval} and {y.aval}")
+    return x, y
+
+
+radians = deg2rad
+degrees = rad2deg
+asin = arcsin
+acos = arccos
+atan = arctan
+asinh = arcsinh
+acosh = arccosh
+atanh = arctanh

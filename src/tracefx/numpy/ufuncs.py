@@ -1,0 +1,468 @@
+"""Arithmetic element by element: sums, products, quotients, powers, extremes, rounding, parts of complex numbers.
+
+Every function takes arrays, NumPy arrays and numbers whose shapes broadcast, and gives one array in the dtype in which
+they meet. Argument errors are TypeErrors that name the argument; shapes that don't broadcast are a BroadcastError, a
+TypeError and a ValueError.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array
+from tracefx.core.literal import Literal
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy.promoting import all_inexact, all_numeric, broadcast_shapes, inexact, numeric, operand, pair
+from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, rounding, selection
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.basis import broadcast_to, full
+
+_BOOL: Final = dtypes.bool_
+
+
+def like(x: Value, fill: bool | int | float) -> Literal:
+    """A scalar literal of the dtype of `x`."""
+    return Literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
+
+
+def choose(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
+    """`x` where the condition holds and `y` elsewhere; scalars stand for arrays."""
+    x, y = pair("where", x, y)
+    shape = x.aval.shape or y.aval.shape or condition.aval.shape
+    return selection.select_n(condition, broadcast_to(y, shape), broadcast_to(x, shape))
+
+
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x` where the condition is true (differs from 0) and `y` elsewhere.
+
+    >>> where(np.arange(4) > 1, 1.0, 0).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    test = operand(condition, "where: condition")
+    if test.aval.dtype != _BOOL:
+        test = comparison.ne(test, like(test, python_zero(test)))
+    a, b = pair("where", x, y)
+    shape = broadcast_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
+    if test.aval.shape:
+        test = broadcast_to(test, shape)
+    return selection.select_n(test, broadcast_to(b, shape), broadcast_to(a, shape))
+
+
+# ------------------------------------------------------------------ sums and products
+
+
+def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 + x2`. Bools are combined with `or`.
+
+    >>> add(np.arange(3), 1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    x, y = pair("add", x1, x2)
+    return bitwise.bitwise_or(x, y) if x.aval.dtype == _BOOL else elementwise.add(x, y)
+
+
+def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 - x2`. TypeError for bools.
+
+    >>> subtract(np.arange(3), 1)
+    Array([-1,  0,  1], dtype=int32)
+    """
+    x, y = pair("subtract", x1, x2)
+    return arithmetic.sub(x, y)
+
+
+def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * x2`. Bools are combined with `and`.
+
+    >>> multiply(np.arange(3), 2)
+    Array([0, 2, 4], dtype=int32)
+    """
+    x, y = pair("multiply", x1, x2)
+    return bitwise.bitwise_and(x, y) if x.aval.dtype == _BOOL else arithmetic.mul(x, y)
+
+
+def negative(x: ArrayLike, /) -> Array:
+    """`-x`. TypeError for bools.
+
+    >>> negative(2.0)
+    Array(-2., dtype=float32, weak_type=True)
+    """
+    return arithmetic.neg(operand(x, "negative: x"))
+
+
+def positive(x: ArrayLike, /) -> Array:
+    """`+x`, which is `x`.
+
+    >>> positive(2)
+    Array(2, dtype=int32, weak_type=True)
+    """
+    return as_array(operand(x, "positive: x"))
+
+
+def absolute(x: ArrayLike, /) -> Array:
+    """The absolute value; of complex numbers a float.
+
+    >>> absolute(-2)
+    Array(2, dtype=int32, weak_type=True)
+    """
+    value = operand(x, "absolute: x")
+    return as_array(value) if value.aval.dtype.kind in "bu" else magnitude.abs(value)
+
+
+def fabs(x: ArrayLike, /) -> Array:
+    """The absolute value as a float.
+
+    >>> fabs(-2)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return magnitude.abs(_real("fabs", inexact(x, "fabs: x")))
+
+
+def sign(x: ArrayLike, /) -> Array:
+    """-1, 0 or 1 as `x` is negative, zero or positive; `x / abs(x)` for complex numbers.
+
+    >>> sign(np.float32([-3, 0, 2])).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return magnitude.sign(operand(x, "sign: x"))
+
+
+def square(x: ArrayLike, /) -> Array:
+    """`x * x`.
+
+    >>> square(3)
+    Array(9, dtype=int32, weak_type=True)
+    """
+    return powers.square(numeric(x, "square: x"))
+
+
+# ------------------------------------------------------------------ quotients
+
+
+def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 / x2`, always a float or complex number.
+
+    >>> true_divide(1, 2)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    x, y = all_inexact("true_divide", x1, x2)
+    return arithmetic.div(x, y)
+
+
+def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
+
+    >>> floor_divide(-7, 2)
+    Array(-4, dtype=int32, weak_type=True)
+    """
+    x, y = _real_pair("floor_divide", *all_numeric("floor_divide", x1, x2))
+    dtype = x.aval.dtype
+    if dtype.kind == "u":
+        return arithmetic.div(x, y)
+    if dtypes.is_integer(dtype):
+        quotient = arithmetic.div(x, y)
+        opposite = comparison.ne(magnitude.sign(x), magnitude.sign(y))
+        inexact_ = comparison.ne(arithmetic.rem(x, y), like(x, 0))
+        return choose(bitwise.bitwise_and(opposite, inexact_), arithmetic.sub(quotient, like(x, 1)), quotient)
+    return _float_divmod(x, y)
+
+
+def _float_divmod(x: Value, y: Value) -> Array:
+    """The quotient from a dividend that divides without rest, so that rounding can't push it over an integer."""
+    rest = arithmetic.rem(x, y)
+    by_zero = comparison.eq(y, like(y, 0.0))
+    quotient = arithmetic.div(choose(by_zero, x, arithmetic.sub(x, rest)), y)
+    has_rest = comparison.ne(rest, like(x, 0.0))
+    opposite = comparison.ne(magnitude.sign(y), magnitude.sign(rest))
+    lowered = arithmetic.sub(quotient, like(x, 1.0))
+    quotient = choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient)
+    return rounding.round(quotient)
+
+
+def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 % x2`, which has the sign of `x2`. TypeError for complex numbers.
+
+    >>> remainder(-7, 2)
+    Array(1, dtype=int32, weak_type=True)
+    """
+    x, y = _real_pair("remainder", *all_numeric("remainder", x1, x2))
+    y = _no_integer_zero(y)
+    rest = arithmetic.rem(x, y)
+    zero = like(rest, python_zero(rest))
+    opposite = comparison.ne(comparison.lt(rest, zero), comparison.lt(y, zero))
+    off = bitwise.bitwise_and(opposite, comparison.ne(rest, zero))
+    return choose(off, elementwise.add(rest, y), rest)
+
+
+def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The rest of the division rounded towards zero, which has the sign of `x1`.
+
+    >>> fmod(-7, 2)
+    Array(-1, dtype=int32, weak_type=True)
+    """
+    x, y = _real_pair("fmod", *all_numeric("fmod", x1, x2))
+    return arithmetic.rem(x, _no_integer_zero(y))
+
+
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
+    """`(x1 // x2, x1 % x2)`.
+
+    >>> [int(part) for part in divmod(7, 2)]
+    [3, 1]
+    """
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+def reciprocal(x: ArrayLike, /) -> Array:
+    """`1 / x`.
+
+    >>> reciprocal(4)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
+    return powers.integer_pow(inexact(x, "reciprocal: x"), -1)
+
+
+def python_zero(x: Value) -> int | float:
+    return 0 if dtypes.is_integer(x.aval.dtype) else 0.0
+
+
+def _no_integer_zero(y: Value) -> Value:
+    """Integer divisors with 1 in place of 0, so that the rest is 0 there."""
+    if not dtypes.is_integer(y.aval.dtype):
+        return y
+    return choose(comparison.eq(y, like(y, 0)), like(y, 1), y)
+
+
+def _real_pair(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    return _real(name, x), _real(name, y)
+
+
+def _real(name: str, x: Value) -> Value:
+    if dtypes.is_complex(x.aval.dtype):
+        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; take their real or absolute part")
+    return x
+
+
+# ------------------------------------------------------------------ powers
+
+
+def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 ** x2`. An integer power known when the program is traced becomes multiplications.
+
+    TypeError where an integer is raised to a negative power known to be one.
+
+    >>> power(np.arange(4), 2)
+    Array([0, 1, 4, 9], dtype=int32)
+    """
+    exponent = _static_exponent(x2)
+    if exponent is not None:
+        base = numeric(x1, "power: x1")
+        if exponent < 0 and dtypes.is_integer(base.aval.dtype):
+            raise TypeError(
+                f"power: integers have no negative powers, got {base.aval} to the power {exponent}; "
+                "convert the base to a float first"
+            )
+        return powers.integer_pow(base, exponent)
+    x, y = all_numeric("power", x1, x2)
+    if dtypes.is_integer(x.aval.dtype):
+        return _integer_power(x, y)
+    base, to = operand(x1, "power: x1"), operand(x2, "power: x2")
+    if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(to.aval.dtype):
+        # Integer powers are not differentiated, so the derivative by the base is right at 0 too.
+        shape = x.aval.shape or y.aval.shape
+        x, y = [v if not v.aval.shape else broadcast_to(v, shape) for v in (base, to)]
+    return powers.pow(x, y)
+
+
+pow = power
+
+
+def _static_exponent(x: ArrayLike) -> int | None:
+    if type(x) is int or isinstance(x, bool | np.integer):
+        return operator.index(x)
+    if type(x) is ConcreteArray and not x.aval.shape and dtypes.is_integer(x.aval.dtype):
+        return operator.index(x)
+    return None
+
+
+def _integer_power(x: Value, y: Value) -> Array:
+    """By repeated squaring, one bit of the exponent at a time; 0 for negative powers of 0."""
+    one, zero = like(x, 1), like(x, 0)
+    bits = dtypes.itemsize_bits(y.aval.dtype)
+    undefined = bitwise.bitwise_and(comparison.eq(x, zero), comparison.ne(y, zero))
+    shape = x.aval.shape or y.aval.shape
+    result: Array = choose(undefined, full(ShapedArray(shape, x.aval.dtype, x.aval.weak_type), 0), like(x, 1))
+    for bit in range(builtins.min(bits, 6)):
+        odd = comparison.ne(bitwise.bitwise_and(y, one), zero)
+        result = choose(odd, arithmetic.mul(result, x), result)
+        if bit < 5:
+            x, y = arithmetic.mul(x, x), bitwise.shift_right_logical(y, one)
+    return result
+
+
+# ------------------------------------------------------------------ extremes
+
+
+def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The greater of the two; NaN where either is.
+
+    >>> maximum(np.arange(3), 1)
+    Array([1, 1, 2], dtype=int32)
+    """
+    x, y = pair("maximum", x1, x2)
+    return arithmetic.max(x, y)
+
+
+def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The lesser of the two; NaN where either is.
+
+    >>> minimum(np.arange(3), 1)
+    Array([0, 1, 1], dtype=int32)
+    """
+    x, y = pair("minimum", x1, x2)
+    return arithmetic.min(x, y)
+
+
+def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+    """`arr` with what lies below `min` or above `max` moved to it. ValueError for complex numbers.
+
+    >>> clip(np.arange(5), 1, 3)
+    Array([1, 1, 2, 3, 3], dtype=int32)
+    """
+    out = as_array(operand(arr, "clip: arr"))
+    for bound, what in ((min, "min"), (max, "max")):
+        if bound is not None and dtypes.is_complex(operand(bound, f"clip: {what}").aval.dtype):
+            raise ValueError(f"clip: {what} is complex, and complex numbers have no order; clip real parts")
+    if dtypes.is_complex(out.aval.dtype):
+        raise ValueError(f"clip: arr is {out.aval}, and complex numbers have no order; clip its real or absolute part")
+    if min is not None:
+        out = maximum(min, out)
+    if max is not None:
+        out = minimum(max, out)
+    return out
+
+
+# ------------------------------------------------------------------ rounding
+
+
+def floor(x: ArrayLike, /) -> Array:
+    """The greatest integer that is not above `x`; integers stay as they are.
+
+    >>> floor(-1.5)
+    Array(-2., dtype=float32, weak_type=True)
+    """
+    value = _real("floor", operand(x, "floor: x"))
+    return rounding.floor(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
+
+
+def ceil(x: ArrayLike, /) -> Array:
+    """The least integer that is not below `x`; integers stay as they are.
+
+    >>> ceil(-1.5)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    value = _real("ceil", operand(x, "ceil: x"))
+    return rounding.ceil(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
+
+
+def trunc(x: ArrayLike, /) -> Array:
+    """`x` without its fraction; integers stay as they are.
+
+    >>> trunc(-1.5)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    value = _real("trunc", operand(x, "trunc: x"))
+    if not dtypes.is_float(value.aval.dtype):
+        return as_array(value)
+    below = comparison.lt(value, like(value, 0.0))
+    return choose(below, rounding.ceil(value), rounding.floor(value))
+
+
+def rint(x: ArrayLike, /) -> Array:
+    """The nearest integer, of two the even one, always as a float.
+
+    >>> rint(2.5)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    value = operand(x, "rint: x")
+    return round(inexact(value, "rint: x"))
+
+
+def round(a: ArrayLike, decimals: int = 0) -> Array:
+    """`a` rounded to a number of decimals, of two nearest the even one; integers stay as they are.
+
+    NotImplementedError for integers and negative `decimals`.
+
+    >>> round(2.567, 2)
+    Array(2.57, dtype=float32, weak_type=True)
+    """
+    value = operand(a, "round: a")
+    dtype = value.aval.dtype
+    decimals = operator.index(decimals)
+    if not dtypes.is_inexact(dtype):
+        if decimals < 0:
+            raise NotImplementedError(f"round: integers are not rounded to {decimals} decimals; convert to a float")
+        return as_array(value)
+    if dtypes.is_complex(dtype):
+        parts = [_rounded(complex_numbers.real(value), decimals), _rounded(complex_numbers.imag(value), decimals)]
+        return complex_numbers.complex(*parts)
+    return _rounded(value, decimals)
+
+
+around = round
+
+
+def _rounded(x: Value, decimals: int) -> Array:
+    if decimals == 0:
+        return rounding.round(x, rounding.RoundingMethod.TO_NEAREST_EVEN)
+    factor = like(x, 10.0**decimals)
+    scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
+    return arithmetic.div(scaled, factor)
+
+
+# ------------------------------------------------------------------ complex numbers
+
+
+def conjugate(x: ArrayLike, /) -> Array:
+    """The complex conjugate; real numbers stay as they are.
+
+    >>> conjugate(1 + 2j).item()
+    (1-2j)
+    """
+    value = operand(x, "conjugate: x")
+    return complex_numbers.conj(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
+
+
+conj = conjugate
+
+
+def real(val: ArrayLike, /) -> Array:
+    """The real part; real numbers stay as they are.
+
+    >>> real(1 + 2j).item()
+    1.0
+    """
+    value = operand(val, "real: val")
+    return complex_numbers.real(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
+
+
+def imag(val: ArrayLike, /) -> Array:
+    """The imaginary part; 0 for real numbers.
+
+    >>> imag(1 + 2j).item()
+    2.0
+    """
+    value = operand(val, "imag: val")
+    return complex_numbers.imag(value) if dtypes.is_complex(value.aval.dtype) else full(value.aval, False)
+
+
+abs = absolute
+divide = true_divide
+mod = remainder
