@@ -66,7 +66,7 @@ class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lo
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         derived = jvp_jaxpr(self.jaxpr, tuple([not isinstance(t, Zero) for t in tangents]))
         given = [t for t in tangents if not isinstance(t, Zero)]
-        outs = bind(evolve(self, jaxpr=derived.jaxpr), *primals, *given)
+        outs = bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *primals, *given)
         n = len(self.jaxpr.outs)
         out_tangents = iter(outs[n:])
         return outs[:n], [
@@ -78,7 +78,7 @@ class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lo
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         halves = unzip_jaxpr(self.jaxpr, tuple(unknown))
         known = [a for a, u in zip(args, unknown, strict=True) if not u]
-        outs = recorder.evaluate(evolve(self, jaxpr=halves.known), known)
+        outs = recorder.evaluate(evolve(self, jaxpr=halves.known), [*halves.consts, *known])
         n = halves.out_unknown.count(False)
         fresh = iter(outs[n:])
         residuals = [next(fresh) if place is None else known[place] for place in halves.forwarded]
@@ -94,7 +94,8 @@ class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lo
         linear = tuple([isinstance(a, Linear) for a in args])
         derived = transpose_jaxpr(self.jaxpr, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
         others = [a for a in args if not isinstance(a, Linear)]
-        outs = bind(evolve(self, jaxpr=derived.jaxpr), *others, *[ct for ct in cts if not isinstance(ct, Zero)])
+        given = [ct for ct in cts if not isinstance(ct, Zero)]
+        outs = bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *others, *given)
         results, nonzero = iter(outs), iter(derived.in_nonzero)
         return [
             (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, Linear) else None
@@ -106,7 +107,7 @@ class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lo
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         derived = batch_jaxpr(self.jaxpr, axis, tuple(dims))
-        return bind(evolve(self, jaxpr=derived.jaxpr), *args), derived.out_dims
+        return bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *args), derived.out_dims
 
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:

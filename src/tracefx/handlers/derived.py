@@ -1,6 +1,8 @@
 """Transformed jaxprs: each is a handler over `Stage`, and a pure function of (jaxpr, masks), kept with the jaxpr.
 
 A mask says of each input or output whether it takes part: has a tangent, is unknown, is linear, is batched.
+The arrays that rules bring along (a matrix of coefficients, say) are `consts`, the first inputs of a derived program:
+they are arguments of what is compiled, and never tracers, since deriving depends on the jaxpr alone.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tracefx.handlers.stage import Stage, stage
 from tracefx.handlers.transpose import backward
 
 Mask: TypeAlias = tuple[bool, ...]
+Consts: TypeAlias = tuple[Value, ...]
 
 
 def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
@@ -36,11 +39,12 @@ def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Va
 
 
 @final
-@frozen
+@frozen(eq=False)
 class JVPJaxpr:
-    """`(primals, tangents of the inputs that have one) -> (outputs, tangents of those that have one)`."""
+    """`(consts, primals, tangents of the inputs that have one) -> (outputs, tangents of those that have one)`."""
 
     jaxpr: Jaxpr
+    consts: Consts
     out_nonzero: Mask
 
 
@@ -64,17 +68,19 @@ def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
 
     tangent_avals = [a.tangent() for a, t in zip(jaxpr.in_avals, nonzero, strict=True) if t]
     result, consts = stage(both, [*jaxpr.in_avals, *tangent_avals])
-    assert not consts
-    return JVPJaxpr(result, out_nonzero)
+    return JVPJaxpr(result.closed(), tuple(consts), out_nonzero)
 
 
 # ------------------------------------------------------------------ batching
 
 
 @final
-@frozen
+@frozen(eq=False)
 class BatchedJaxpr:
+    """`(consts, inputs) -> outputs` for the whole batch."""
+
     jaxpr: Jaxpr
+    consts: Consts
     out_dims: tuple[int | None, ...]
 
 
@@ -96,25 +102,25 @@ def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -
 
     avals = [a if d is None else a.with_axis(axis.size, d) for a, d in zip(jaxpr.in_avals, dims, strict=True)]
     result, consts = stage(batched, avals)
-    assert not consts
-    return BatchedJaxpr(result, out_dims)
+    return BatchedJaxpr(result.closed(), tuple(consts), out_dims)
 
 
 # ------------------------------------------------------------------ partial evaluation
 
 
 @final
-@frozen
+@frozen(eq=False)
 class Unzipped:
     """A program in two halves: what can be computed from the known inputs, and the rest.
 
-    `known` maps the known inputs to the known outputs followed by new residuals; `unknown` maps the residuals, then
-    the unknown inputs, to the unknown outputs. A residual that is a known input is not computed by `known`:
-    `forwarded` gives, for each residual, the place of that input among the known inputs, or `None`.
+    `known` maps `consts` and the known inputs to the known outputs followed by new residuals; `unknown` maps the
+    residuals, then the unknown inputs, to the unknown outputs. A residual that is a known input is not computed by
+    `known`: `forwarded` gives, for each residual, the place of that input among the known inputs, or `None`.
     """
 
     known: Jaxpr
     unknown: Jaxpr
+    consts: Consts
     out_unknown: Mask
     forwarded: tuple[int | None, ...]
 
@@ -140,22 +146,22 @@ def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
     forwarded = tuple([places.get(id(r)) for r in residuals])
     fresh = [r for r, place in zip(residuals, forwarded, strict=True) if place is None]
     known, consts = outer.build(known_inputs, [o for o, u in zip(outs, out_unknown, strict=True) if not u] + fresh)
-    assert not consts
-    return Unzipped(dce(known), late, out_unknown, forwarded)
+    return Unzipped(dce(known.closed()), late, tuple(consts), out_unknown, forwarded)
 
 
 # ------------------------------------------------------------------ transposition
 
 
 @final
-@frozen
+@frozen(eq=False)
 class TransposedJaxpr:
-    """`(values of the other inputs, cotangents of the outputs that have one) -> cotangents of the linear inputs`.
+    """`(consts, the other inputs, cotangents of the outputs that have one) -> cotangents of the linear inputs`.
 
     Only the cotangents that are not known to be zero are outputs; `in_nonzero` says which, among the linear inputs.
     """
 
     jaxpr: Jaxpr
+    consts: Consts
     in_nonzero: Mask
 
 
@@ -181,5 +187,4 @@ def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> Transpose
 
     ct_avals = [a.tangent() for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True) if nz]
     result, consts = stage(transposed, [*others, *ct_avals])
-    assert not consts
-    return TransposedJaxpr(result, in_nonzero)
+    return TransposedJaxpr(result.closed(), tuple(consts), in_nonzero)

@@ -1,0 +1,71 @@
+"""What authors of operations and of handlers need, in one place.
+
+An operation is a frozen class that inherits from `Primitive` and from a capability for each rule beyond `impl` and
+`abstract_eval`: `Differentiable`, `Transposable`, `Batchable`, `Lowerable`, or `Expandable` in place of them all.
+A handler inherits from `Handler` and says in `bind` what an operation means.
+
+>>> class Cube(Primitive):
+...     name = "cube"
+...     def impl(self, *args):
+...         return [args[0] ** 3]
+>>> bind1(Cube(), 2.0)
+Array(8., dtype=float32)
+"""
+
+from __future__ import annotations
+
+from tracefx.core.array import Array as Array
+from tracefx.core.array import ArrayLike as ArrayLike
+from tracefx.core.avals import ShapedArray as ShapedArray
+from tracefx.core.builder import Attr as Attr
+from tracefx.core.builder import Builder as Builder
+from tracefx.core.builder import Dims as Dims
+from tracefx.core.builder import Ir as Ir
+from tracefx.core.builder import Region as Region
+from tracefx.core.builder import Text as Text
+from tracefx.core.check import check_jaxpr as check_jaxpr
+from tracefx.core.dtypes import NDArray as NDArray
+from tracefx.core.effects import NO_EFFECTS as NO_EFFECTS
+from tracefx.core.effects import Effect as Effect
+from tracefx.core.effects import Effects as Effects
+from tracefx.core.errors import EscapedTracerError as EscapedTracerError
+from tracefx.core.errors import HandlerStateError as HandlerStateError
+from tracefx.core.errors import JaxprTypeError as JaxprTypeError
+from tracefx.core.errors import MissingRuleError as MissingRuleError
+from tracefx.core.handler import Eval as Eval
+from tracefx.core.handler import Handler as Handler
+from tracefx.core.handler import Tracer as Tracer
+from tracefx.core.handler import as_array as as_array
+from tracefx.core.handler import bind as bind
+from tracefx.core.handler import bind1 as bind1
+from tracefx.core.handler import current as current
+from tracefx.core.handler import escaped as escaped
+from tracefx.core.handler import handling as handling
+from tracefx.core.handler import under as under
+from tracefx.core.jaxpr import CarriesJaxprs as CarriesJaxprs
+from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
+from tracefx.core.jaxpr import Eqn as Eqn
+from tracefx.core.jaxpr import Jaxpr as Jaxpr
+from tracefx.core.jaxpr import Var as Var
+from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
+from tracefx.core.literal import Literal as Literal
+from tracefx.core.primitive import Batchable as Batchable
+from tracefx.core.primitive import Differentiable as Differentiable
+from tracefx.core.primitive import Expandable as Expandable
+from tracefx.core.primitive import Linear as Linear
+from tracefx.core.primitive import Lowerable as Lowerable
+from tracefx.core.primitive import MappedAxis as MappedAxis
+from tracefx.core.primitive import Primitive as Primitive
+from tracefx.core.primitive import Recorder as Recorder
+from tracefx.core.primitive import Tangent as Tangent
+from tracefx.core.primitive import Transposable as Transposable
+from tracefx.core.primitive import Zero as Zero
+from tracefx.core.printer import ShownAsJax as ShownAsJax
+from tracefx.core.values import Value as Value
+from tracefx.core.values import as_value as as_value
+from tracefx.core.values import get_aval as get_aval
+from tracefx.core.values import to_numpy as to_numpy
+from tracefx.ops.basis import batch_first as batch_first
+from tracefx.ops.basis import fit as fit
+from tracefx.ops.basis import instantiate as instantiate
+from tracefx.ops.elementwise import add_tangents as add_tangents

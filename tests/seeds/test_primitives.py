@@ -1,0 +1,409 @@
+"""How a new operation comes to be: `multiply_add` gains one rule after another, and each missing one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import frozen
+from attrs.exceptions import FrozenInstanceError
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.extend import (
+    Array,
+    ArrayLike,
+    Batchable,
+    Builder,
+    Differentiable,
+    Eval,
+    Expandable,
+    Ir,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    MissingRuleError,
+    NDArray,
+    Primitive,
+    ShapedArray,
+    Tangent,
+    Tracer,
+    Transposable,
+    Value,
+    Zero,
+    batch_first,
+    bind,
+    bind1,
+    check_jaxpr,
+    current,
+    instantiate,
+)
+
+# ------------------------------------------------------------------ the operation, rule by rule
+
+
+@frozen(eq=False)
+class NothingYet(Primitive):
+    name = "multiply_add"
+
+
+@frozen(eq=False)
+class Evaluated(NothingYet):
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        x, y, z = args
+        return [np.add(np.multiply(x, y), z)]
+
+
+def types(x: ShapedArray, y: ShapedArray, z: ShapedArray) -> Sequence[ShapedArray]:
+    if not x.shape == y.shape == z.shape:
+        raise TypeError(f"multiply_add takes operands of one shape, got {x}, {y} and {z}")
+    return [ShapedArray(x.shape, x.dtype)]
+
+
+@frozen(eq=False)
+class Typed(Evaluated):
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return types(*avals)
+
+
+@frozen(eq=False)
+class OnlyTyped(NothingYet):
+    """Types without numbers: what is missing is `impl` alone."""
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return types(*avals)
+
+
+@frozen(eq=False)
+class Compiled(Typed, Lowerable):
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        x, y, z = operands
+        (product,) = builder.emit("stablehlo.multiply", [x, y], [x.aval])
+        return builder.emit("stablehlo.add", [product, z], [x.aval])
+
+
+def push(
+    prim: Primitive, primals: Sequence[Value], tangents: Sequence[Tangent]
+) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    x, y, z = primals
+    dx, dy, dz = [instantiate(t) for t in tangents]
+    inner = bind1(prim, x, dy, dz)
+    return bind(prim, x, y, z), [bind1(prim, dx, y, inner)]
+
+
+@frozen(eq=False)
+class Pushed(Compiled, Differentiable):
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return push(self, primals, tangents)
+
+
+@frozen(eq=False)
+class PushedOnly(Evaluated, Differentiable):
+    """Differentiable and not typed: forward mode needs no types, recording the linear part does."""
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return push(self, primals, tangents)
+
+
+@frozen(eq=False)
+class Pulled(Pushed, Transposable):
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, y, z) = cts, args
+        ct = instantiate(ct)
+        nothing = instantiate(Zero(ct.aval))
+        if isinstance(x, Linear):
+            assert not isinstance(y, Linear), "a product of two unknowns is not linear"
+            for_x, for_y = bind1(self, ct, y, nothing), None
+        else:
+            for_x, for_y = None, bind1(self, x, ct, nothing) if isinstance(y, Linear) else None
+        return [for_x, for_y, ct if isinstance(z, Linear) else None]
+
+
+@frozen(eq=False)
+class MultiplyAdd(Pulled, Batchable):
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]), [0]
+
+
+def square_add(prim: Primitive) -> Callable[[ArrayLike, ArrayLike], Array]:
+    """`a * a + b` in one operation."""
+
+    def square_add_prim(a: ArrayLike, b: ArrayLike) -> Array:
+        return bind1(prim, a, a, b)
+
+    return square_add_prim
+
+
+NUMBERS = [2.0, 10.0]
+VECTORS = np.array([2.0, 3.0], np.float32), np.array([10.0, 20.0], np.float32)
+
+
+def asked_for(rule: str, kind: type[Primitive]) -> str:
+    """The beginning of the message: the operation, the one rule, the class to write it in."""
+    return f"^primitive 'multiply_add' has no {rule} rule: in class {kind.__name__}, "
+
+
+# ------------------------------------------------------------------ from operations that are there already
+
+
+def square_add_numpy(a: ArrayLike, b: ArrayLike) -> Array:
+    return fnp.add(fnp.multiply(a, a), b)
+
+
+def test_existing_operations_do() -> None:
+    assert square_add_numpy(2.0, 10.0) == 14.0
+    assert fx.grad(square_add_numpy)(2.0, 10.0) == 4.0
+
+
+def test_under_a_transformation_the_function_is_called_with_tracers() -> None:
+    seen: list[object] = []
+
+    def watched(a: ArrayLike, b: ArrayLike) -> Array:
+        seen.extend([a, b])
+        return square_add_numpy(a, b)
+
+    watched(2.0, 10.0)
+    assert not any(isinstance(x, Tracer) for x in seen)
+    seen.clear()
+    fx.grad(watched)(2.0, 10.0)
+    a, b = seen
+    assert isinstance(a, Tracer)
+    assert float(a) == 2.0, "a tracer of differentiation has a value"
+    assert type(b) is float
+    seen.clear()
+    fx.jit(watched)(2.0, 10.0)
+    assert all(isinstance(x, Tracer) for x in seen)
+
+
+# ------------------------------------------------------------------ one rule after another
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "call"),
+    [
+        (NothingYet, "impl", lambda f: f(*NUMBERS)),
+        (OnlyTyped, "impl", lambda f: f(*NUMBERS)),
+        (Evaluated, "abstract_eval", lambda f: fx.jit(f)(*NUMBERS)),
+        (Evaluated, "abstract_eval", lambda f: fx.make_jaxpr(f)(*NUMBERS)),
+        (Evaluated, "abstract_eval", lambda f: fx.eval_shape(f, *NUMBERS)),
+        (PushedOnly, "abstract_eval", lambda f: fx.grad(f)(*NUMBERS)),
+        (Typed, "lower", lambda f: fx.jit(f)(*NUMBERS)),
+        (Typed, "lower", lambda f: fx.jit(f).lower(*NUMBERS)),
+        (Compiled, "jvp", lambda f: fx.jvp(f, (2.0, 10.0), (1.0, 1.0))),
+        (Compiled, "jvp", lambda f: fx.jit(lambda x, t: fx.jvp(f, x, t))((2.0, 10.0), (1.0, 1.0))),
+        (Compiled, "jvp", lambda f: fx.jvp(fx.jit(f), (2.0, 10.0), (1.0, 1.0))),
+        (Compiled, "jvp", lambda f: fx.grad(f)(*NUMBERS)),
+        (Pushed, "transpose", lambda f: fx.grad(f)(*NUMBERS)),
+        (Pushed, "transpose", lambda f: fx.jit(fx.grad(f))(*NUMBERS)),
+        (Pushed, "transpose", lambda f: fx.grad(fx.jit(f))(*NUMBERS)),
+        (Pulled, "batch", lambda f: fx.vmap(f)(*VECTORS)),
+        (Pulled, "batch", lambda f: fx.jit(fx.vmap(f))(*VECTORS)),
+        (Pulled, "batch", lambda f: fx.vmap(fx.jit(f))(*VECTORS)),
+    ],
+)
+def test_a_missing_rule_is_named(kind: type[Primitive], rule: str, call: Callable[[Any], object]) -> None:
+    with pytest.raises(MissingRuleError, match=asked_for(rule, kind)) as failed:
+        call(square_add(kind()))
+    assert isinstance(failed.value, NotImplementedError)
+    assert f"define {rule}(" in str(failed.value), "the message says what to write"
+    assert isinstance(current(), Eval), "a failed call leaves the handler as it was"
+
+
+def test_evaluation_needs_impl_alone() -> None:
+    out = square_add(Evaluated())(2.0, 10.0)
+    assert out == 14.0
+    assert out.shape == ()
+    assert out.dtype == np.float32
+
+
+def test_forward_mode_needs_no_types() -> None:
+    assert fx.jvp(square_add(PushedOnly()), (2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
+
+
+def test_types_are_checked_against_impl() -> None:
+    @frozen(eq=False)
+    class Wrong(Typed):
+        @override
+        def impl(self, *args: NDArray) -> Sequence[NDArray]:
+            return [np.zeros(3, np.float32)]
+
+    with pytest.raises(TypeError, match=r"Wrong\.impl gave f32\[3\] where abstract_eval says f32\[\]"):
+        square_add(Wrong())(2.0, 10.0)
+
+
+def test_an_abstract_evaluation_rule_checks_its_operands() -> None:
+    prim = MultiplyAdd()
+    with pytest.raises(TypeError, match=r"operands of one shape, got f32\[2\], f32\[2\] and f32\[\]"):
+        fx.jit(lambda x, y: bind1(prim, x, x, y))(VECTORS[0], 1.0)
+
+
+def test_jit() -> None:
+    assert fx.jit(square_add(Compiled()))(2.0, 10.0) == 14.0
+
+
+def test_jit_with_respect_to_the_first_argument() -> None:
+    assert fx.jit(square_add(Compiled()), static_argnums=1)(2.0, 10.0) == 14.0
+
+
+def test_the_compiled_program_is_what_lower_builds() -> None:
+    text = fx.jit(square_add(Compiled())).lower(2.0, 10.0).as_text()
+    assert text.count("stablehlo.multiply") == 1
+    assert text.count("stablehlo.add") == 1
+
+
+def test_jvp() -> None:
+    assert fx.jvp(square_add(Pushed()), (2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
+
+
+def test_jit_of_jvp() -> None:
+    f = square_add(Pushed())
+    assert fx.jit(lambda primals, tangents: fx.jvp(f, primals, tangents))((2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
+
+
+def test_jvp_binds_the_operation_three_times() -> None:
+    f = square_add(Pushed())
+    closed = fx.make_jaxpr(lambda x, t: fx.jvp(f, x, t))((2.0, 10.0), (1.0, 1.0))
+    assert [eqn.prim for eqn in closed.eqns] == [Pushed()] * 3
+    check_jaxpr(closed)
+
+
+def test_a_tangent_that_is_zero_is_no_array() -> None:
+    seen: list[Sequence[Tangent]] = []
+
+    @frozen(eq=False)
+    class Watched(Pulled):
+        @override
+        def jvp(
+            self, primals: Sequence[Value], tangents: Sequence[Tangent]
+        ) -> tuple[Sequence[Value], Sequence[Tangent]]:
+            seen.append(tangents)
+            return push(self, primals, tangents)
+
+    assert fx.grad(square_add(Watched()))(2.0, 10.0) == 4.0
+    (tangents,) = seen
+    assert [isinstance(t, Zero) for t in tangents] == [False, False, True]
+
+
+def test_grad() -> None:
+    f = square_add(Pulled())
+    assert fx.grad(f)(2.0, 10.0) == 4.0
+    assert fx.grad(f, argnums=1)(2.0, 10.0) == 1.0
+    assert fx.grad(f, argnums=(0, 1))(2.0, 10.0) == (4.0, 1.0)
+
+
+def test_jit_of_grad() -> None:
+    assert fx.jit(fx.grad(square_add(Pulled())))(2.0, 10.0) == 4.0
+
+
+def test_vmap() -> None:
+    np.testing.assert_array_equal(fx.vmap(square_add(MultiplyAdd()))(*VECTORS), [14.0, 29.0])
+
+
+def test_jit_of_vmap() -> None:
+    np.testing.assert_array_equal(fx.jit(fx.vmap(square_add(MultiplyAdd())))(*VECTORS), [14.0, 29.0])
+
+
+# ------------------------------------------------------------------ with all rules
+
+WHOLE = square_add(MultiplyAdd())
+
+
+def jax_square_add(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.add(jnp.multiply(a, a), b)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda m, f: m.vmap(f, in_axes=(0, None))(VECTORS[0], 10.0),
+        lambda m, f: m.vmap(f, in_axes=(None, 0))(2.0, VECTORS[1]),
+        lambda m, f: m.jit(m.vmap(m.jit(f)))(*VECTORS),
+        lambda m, f: m.vmap(m.vmap(f, in_axes=(None, 0)), in_axes=(0, None))(*VECTORS),
+        lambda m, f: m.vmap(m.grad(f))(*VECTORS),
+        lambda m, f: m.jit(m.vmap(m.grad(f)))(*VECTORS),
+        lambda m, f: m.grad(m.jit(m.grad(f)))(2.0, 10.0),
+        lambda m, f: m.jvp(m.grad(f), (2.0, 10.0), (1.0, 1.0)),
+        lambda m, f: m.jvp(m.vmap(m.jit(f)), VECTORS, VECTORS),
+        lambda m, f: m.linearize(f, 2.0, 10.0)[1](3.0, 5.0),
+        lambda m, f: m.vjp(f, 2.0, 10.0)[1](3.0),
+        lambda m, f: m.grad(lambda a, b: m.vmap(f)(a, b)[1])(*VECTORS),
+    ],
+)
+def test_all_transformations_of_it_agree_with_jax(stack: Callable[[Any, Any], object]) -> None:
+    ours, theirs = stack(fx, WHOLE), stack(jax, jax_square_add)
+    ours_flat, theirs_flat = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    assert len(ours_flat) == len(theirs_flat)
+    for x, y in zip(ours_flat, theirs_flat, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_the_operation_is_a_frozen_value() -> None:
+    assert MultiplyAdd() == MultiplyAdd()
+    assert hash(MultiplyAdd()) == hash(MultiplyAdd())
+    assert MultiplyAdd() != Pulled()
+    with pytest.raises(FrozenInstanceError):
+        MultiplyAdd().name = "another"  # type: ignore[misc]  # the error is the point
+
+
+def test_it_prints_by_its_name() -> None:
+    closed = fx.make_jaxpr(WHOLE)(2.0, 10.0)
+    assert closed.text() == "{ lambda ; a:f32[]* b:f32[]*. let c:f32[] = multiply_add a a b in (c,) }"
+
+
+# ------------------------------------------------------------------ rules that bring an array along
+
+WEIGHTS = np.array([1.0, -2.0, 4.0], np.float32)
+
+
+@frozen(eq=False)
+class WeighedSine(Primitive, Expandable):
+    name = "weighed_sine"
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [fnp.sin(fnp.multiply(args[0], WEIGHTS))]
+
+
+def weighed_sine(x: Array) -> Array:
+    return bind1(WeighedSine(), x).sum()
+
+
+def jax_weighed_sine(x: jax.Array) -> jax.Array:
+    return jnp.sin(x * WEIGHTS).sum()
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda m, f, x: m.jit(f)(x),
+        lambda m, f, x: m.grad(f)(x),
+        lambda m, f, x: m.jvp(m.jit(f), (x,), (x,)),
+        lambda m, f, x: m.grad(m.jit(f))(x),
+        lambda m, f, x: m.linearize(m.jit(f), x)[1](x),
+        lambda m, f, x: m.grad(m.jit(lambda x: m.jit(f)(x) * x[1]))(x),
+        lambda m, f, x: m.vmap(m.jit(f))(x[:, None] * x),
+        lambda m, f, x: m.vmap(m.grad(m.jit(f)))(x[:, None] * x),
+        lambda m, f, x: m.jvp(m.grad(m.jit(f)), (x,), (x,)),
+        lambda m, f, x: m.jit(m.grad(m.jit(f)))(x),
+    ],
+)
+def test_a_rule_may_bring_an_array_along(stack: Callable[[Any, Any, Any], object]) -> None:
+    x = np.array([0.5, 0.25, -1.0], np.float32)
+    ours, theirs = stack(fx, weighed_sine, fnp.asarray(x)), stack(jax, jax_weighed_sine, jnp.asarray(x))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
