@@ -301,7 +301,7 @@ class _Parser:
             self.bind(scope, *self.binder("'.' or an input's variable"))
         inputs = len(scope.names)
         self.expect("let", "after the inputs")
-        eqns = []
+        eqns: list[tuple[Primitive, list[_Operand], int, int]] = []
         while not (self.at("in") and self.ahead(1) == "("):
             eqns.append(self.equation(scope))
             self.skip(";")
