@@ -14,7 +14,7 @@ from tracefx.core.dtypes import float0
 from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value, from_numpy
-from tracefx.ops.basis import instantiate, move_axis, reshape
+from tracefx.ops.basis import convert, instantiate, move_axis, reshape
 from tracefx.ops.shape import slice_axis
 from tracefx.transforms.arguments import (
     check_argnums,
@@ -150,7 +150,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Tangent]:
     start = 0
     for a in avals:
         block = np.eye(total, a.size, -start, a.dtype)
-        arrays.append(from_numpy(block.reshape(total, *a.shape), a.dtype))
+        arrays.append(convert(from_numpy(block.reshape(total, *a.shape), a.dtype), a.dtype, a.weak_type))
         start += a.size
     return arrays
 

@@ -1,0 +1,70 @@
+"""Comparison with JAX: a case is written once and run with either library's modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+import tracefx as fx
+import tracefx.numpy as fnp
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+Case: TypeAlias = Callable[[Any, Any], object]
+"""`case(fx, fnp)` gives our result, `case(jax, jnp)` the oracle's."""
+
+_RELATIVE: Final = {2: 2e-3, 4: 5e-6, 8: 1e-12}  # by the size of one real number: a few dozen units in the last place
+
+
+def ours(case: Case) -> object:
+    return case(fx, fnp)
+
+
+def theirs(case: Case) -> object:
+    return case(jax, jnp)
+
+
+def agree(case: Case) -> None:
+    """Both libraries give the same tree of the same shapes, dtypes, weak types and numbers."""
+    same(ours(case), theirs(case))
+
+
+def same(got: object, want: object) -> None:
+    got_leaves, got_tree = jax.tree.flatten(got)
+    want_leaves, want_tree = jax.tree.flatten(want)
+    assert got_tree == want_tree, f"{got_tree} where JAX has {want_tree}"
+    for i, (g, w) in enumerate(zip(got_leaves, want_leaves, strict=True)):
+        same_leaf(g, w, f"leaf {i}")
+
+
+def same_leaf(got: Any, want: Any, what: str) -> None:
+    if not hasattr(want, "dtype"):
+        assert type(got) is type(want), f"{what}: {got!r} where JAX has {want!r}"
+        assert got == want, f"{what}: {got!r} where JAX has {want!r}"
+        return
+    assert hasattr(got, "dtype"), f"{what}: {got!r} where JAX has {want!r}"
+    if not isinstance(want, np.ndarray | np.generic | jax.Array | jax.ShapeDtypeStruct):
+        want = jnp.asarray(want)  # JAX hands a Python number on as a number that knows its dtype
+    if isinstance(want, jax.ShapeDtypeStruct):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype), f"{what}: {got!r} where JAX has {want!r}"
+        return
+    g, w = (np.asarray(x) for x in (got, want))
+    assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{what}: {got!r} where JAX has {want!r}"
+    weak = getattr(got, "weak_type", False), getattr(want, "weak_type", False)
+    assert weak[0] == weak[1], f"{what}: weak_type is {weak[0]}, JAX's is {weak[1]}"
+    if g.dtype.kind in "biuV":  # float0 is a void type
+        np.testing.assert_array_equal(g, w, err_msg=what)
+    else:
+        close(g, w, what)
+
+
+def close(got: npt.NDArray[Any], want: npt.NDArray[Any], what: str = "") -> None:
+    """Equal up to rounding, relative to the largest number of the array."""
+    real = got.real.dtype.itemsize
+    scale = np.max(np.abs(want), initial=1.0, where=np.isfinite(want))
+    np.testing.assert_allclose(got, want, rtol=_RELATIVE[real], atol=float(_RELATIVE[real] * scale), err_msg=what)

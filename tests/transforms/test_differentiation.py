@@ -1,0 +1,292 @@
+"""`grad`, `value_and_grad`, `jvp`, `vjp`, `linearize`, `linear_transpose`, against JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, final
+
+import jax
+import numpy as np
+import pytest
+from attrs import field, frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import Case, agree, same
+from tracefx.core.handler import Handler, current, handling
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+M: Final = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], np.float32)
+C: Final = np.array([0.5 + 1j, -1.5 - 0.25j], np.complex64)
+I: Final = np.array([3, 1, 2], np.int32)  # noqa: E741
+FLOAT0: Final = jax.dtypes.float0
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Weights:
+    w: Any
+    b: Any
+    name: str = dataclasses.field(metadata={"static": True})
+
+
+def quadratic(F: Any, N: Any) -> Any:
+    return lambda x, y: N.sum(x * y * y + N.sin(x))
+
+
+CASES: Final[dict[str, Case]] = {
+    # ------------------------------------------------------------------ grad
+    "grad of a scalar": lambda F, N: F.grad(lambda x: N.sin(x) * x)(2.0),
+    "grad of a numpy scalar": lambda F, N: F.grad(lambda x: N.sin(x) * x)(np.float32(2.0)),
+    "grad of a numpy array": lambda F, N: F.grad(lambda x: N.sum(N.sin(x) * x))(X),
+    "grad in float16": lambda F, N: F.grad(lambda x: N.sum(N.sin(x) * x))(X.astype(np.float16)),
+    "grad twice": lambda F, N: F.grad(F.grad(lambda x: N.sin(x) * x * x))(2.0),
+    "grad thrice": lambda F, N: F.grad(F.grad(F.grad(lambda x: N.exp(x) * x * x)))(0.5),
+    "argnums 1": lambda F, N: F.grad(quadratic(F, N), 1)(X, X + 1),
+    "argnums -1": lambda F, N: F.grad(quadratic(F, N), -1)(X, X + 1),
+    "argnums tuple": lambda F, N: F.grad(quadratic(F, N), (0, 1))(X, X + 1),
+    "argnums list": lambda F, N: F.grad(quadratic(F, N), [1, 0])(X, X + 1),
+    "argnums tuple of one": lambda F, N: F.grad(quadratic(F, N), (1,))(X, X + 1),
+    "argnums negative tuple": lambda F, N: F.grad(quadratic(F, N), (-2, 1))(X, X + 1),
+    "has_aux": lambda F, N: F.grad(lambda x: (N.sum(x * x), {"x": N.cos(x), "n": 3, "s": "word"}), has_aux=True)(X),
+    "has_aux that is None": lambda F, N: F.grad(lambda x: (N.sum(x * x), None), has_aux=True)(X),
+    "value_and_grad": lambda F, N: F.value_and_grad(lambda x: N.sum(x * x * x))(X),
+    "value_and_grad has_aux": lambda F, N: F.value_and_grad(lambda x: (N.sum(x * x), [x * 2, x]), has_aux=True)(X),
+    "value_and_grad argnums": lambda F, N: F.value_and_grad(quadratic(F, N), (0, 1))(X, X),
+    "kwargs": lambda F, N: F.grad(lambda x, *, scale: N.sum(x * scale["s"]))(X, scale={"s": 3.0}),
+    "unused argument": lambda F, N: F.grad(lambda x, y: N.sum(x), (0, 1))(X, M),
+    "constant function": lambda F, N: F.grad(lambda x: 3.0)(X),
+    "output is the input": lambda F, N: F.grad(lambda x: x)(np.float32(2)),
+    "value is the input": lambda F, N: F.value_and_grad(lambda x: x)(2.0),
+    "holomorphic": lambda F, N: F.grad(lambda z: N.sum(z * z * z), holomorphic=True)(C),
+    "holomorphic exp": lambda F, N: F.grad(lambda z: N.sum(N.exp(z)), holomorphic=True)(C),
+    "real loss of complex inside": lambda F, N: F.grad(lambda x: N.sum(N.real((x + 2j) * (x - 1j))))(X),
+    "allow_int": lambda F, N: F.grad(lambda i: N.sum(i * X), allow_int=True)(I),
+    "allow_int mixed": lambda F, N: F.grad(lambda x, i: N.sum(x * i), (0, 1), allow_int=True)(X, I),
+    "allow_int bool": lambda F, N: F.grad(lambda b: N.sum(N.where(b, X, 0.0)), allow_int=True)(X > 0),
+    "through integers": lambda F, N: F.grad(lambda x: N.sum(x.astype(np.int32).astype(np.float32) * x))(X),
+    "pytree in": lambda F, N: F.grad(lambda p: N.sum(p["a"] * p["b"][0]) + p["b"][1])({"a": X, "b": [X, 2.0]}),
+    "None inside": lambda F, N: F.grad(lambda p: N.sum(p[0]) * 2.0)((X, None)),
+    "named tuple": lambda F, N: F.grad(lambda p: N.sum(p.left * p.right))(Pair(X, 3.0)),
+    "dataclass": lambda F, N: F.grad(lambda p: N.sum(N.tanh(p.w @ X + p.b)))(Weights(M, X[:2], "layer")),
+    "closure over array": lambda F, N: F.grad(lambda y: N.sum(y * N.asarray(X) * N.sin(N.asarray(X))))(X),
+    "closure over tracer": lambda F, N: F.grad(lambda x: F.grad(lambda y: N.sum(x * y * x))(X).sum())(X),
+    "perturbation confusion": lambda F, N: F.grad(lambda x: x * F.grad(lambda y: x + y)(1.0))(1.0),
+    "nested in has_aux": lambda F, N: F.grad(lambda x: F.grad(lambda y: (x * y * y, x * y), has_aux=True)(x)[1])(3.0),
+    "Python control flow": lambda F, N: F.grad(lambda x: x * x if x > 1 else -x)(3.0),
+    "a leaf used twice": lambda F, N: F.grad(lambda p: N.sum(p[0] * p[1]))([X, X]),
+    "grad of jit": lambda F, N: F.grad(F.jit(quadratic(F, N)), (0, 1))(X, X),
+    "jit of grad": lambda F, N: F.jit(F.grad(quadratic(F, N), (0, 1)))(X, X),
+    "jit of grad of jit": lambda F, N: F.jit(F.grad(F.jit(quadratic(F, N)), 1))(X, X),
+    "jit of value_and_grad, trees": lambda F, N: F.jit(
+        F.value_and_grad(lambda p, x: N.sum(N.tanh(p["w"] @ x + p["b"])))
+    )({"w": M, "b": X[:2]}, X),
+    "grad through int inside jit": lambda F, N: F.grad(F.jit(lambda x, i: N.sum(x * i)), (0, 1), allow_int=True)(X, I),
+    "weak float": lambda F, N: F.grad(lambda x: 2 * x)(3.0),
+    "broadcasting": lambda F, N: F.grad(lambda m, x: N.sum(m * x), (0, 1))(M, X),
+    "broadcasting of a scalar": lambda F, N: F.grad(lambda m, x: N.sum(m * x), (0, 1))(M, 2.0),
+    "stop at max": lambda F, N: F.grad(lambda x: N.max(x) * N.min(x))(X),
+    "empty tree": lambda F, N: F.grad(lambda p: 1.0)({}),
+    # ------------------------------------------------------------------ jvp
+    "jvp": lambda F, N: F.jvp(lambda x: N.sin(x) * x, (2.0,), (1.0,)),
+    "jvp of arrays": lambda F, N: F.jvp(lambda x, y: N.sin(x) * y, (X, X), (X + 1, X)),
+    "jvp lists": lambda F, N: F.jvp(lambda x, y: N.sin(x) * y, [X, X], [X + 1, X]),
+    "jvp pytree": lambda F, N: F.jvp(
+        lambda p: {"out": p["a"] * p["b"], "n": None}, ({"a": X, "b": X},), ({"a": X, "b": -X},)
+    ),
+    "jvp has_aux": lambda F, N: F.jvp(lambda x: (N.sin(x), (x * 2, "w")), (X,), (X,), has_aux=True),
+    "jvp float0": lambda F, N: F.jvp(lambda x, i: (x * i, i + 1), (X, I), (X, np.zeros(3, FLOAT0))),
+    "jvp only ints": lambda F, N: F.jvp(lambda i: i * 2, (I,), (np.zeros(3, FLOAT0),)),
+    "jvp bool output": lambda F, N: F.jvp(lambda x: x > 0, (X,), (X,)),
+    "jvp constant output": lambda F, N: F.jvp(lambda x: (N.asarray(X) * 2.0, x), (X,), (X,)),
+    "jvp twice": lambda F, N: F.jvp(lambda x: F.jvp(lambda y: N.sin(y) * x, (x,), (1.0,))[1], (2.0,), (1.0,)),
+    "jvp of grad": lambda F, N: F.jvp(F.grad(lambda x: N.sum(N.sin(x) ** 2)), (X,), (X,)),
+    "grad of jvp": lambda F, N: F.grad(lambda x: N.sum(F.jvp(N.sin, (x,), (x,))[1]))(X),
+    "jvp of jit": lambda F, N: F.jvp(F.jit(lambda x, i: (x * i, i)), (X, I), (X, np.zeros(3, FLOAT0))),
+    "jit of jvp": lambda F, N: F.jit(lambda x, t: F.jvp(N.sin, (x,), (t,)))(X, X),
+    "jvp of a python tangent": lambda F, N: F.jvp(N.sin, (np.float32(1.0),), (1.0,)),
+    # ------------------------------------------------------------------ vjp
+    "vjp": lambda F, N: (lambda y, pull: (y, pull(X)))(*F.vjp(N.sin, X)),
+    "vjp of two": lambda F, N: (lambda y, pull: (y, pull(X)))(*F.vjp(lambda x, y: x * y, X, X + 1)),
+    "vjp trees": lambda F, N: (lambda y, pull: (y, pull({"s": X, "t": [X]})))(
+        *F.vjp(lambda p: {"s": p[0] * 2, "t": [p[1] * p[0]]}, (X, X))
+    ),
+    "vjp has_aux": lambda F, N: (lambda y, pull, aux: (y, pull(X), aux))(
+        *F.vjp(lambda x: (x * x, [x, 1]), X, has_aux=True)
+    ),
+    "vjp float0": lambda F, N: (lambda y, pull: (y, pull(X)))(*F.vjp(lambda x, i: x * i, X, I)),
+    "vjp int output": lambda F, N: (lambda y, pull: (y, pull((X, np.zeros(3, FLOAT0)))))(
+        *F.vjp(lambda x, i: (x * i, i), X, I)
+    ),
+    "vjp of jit": lambda F, N: (lambda y, pull: (y, pull((X, np.zeros(3, FLOAT0)))))(
+        *F.vjp(F.jit(lambda x, i: (x * i, i)), X, I)
+    ),
+    "vjp constant": lambda F, N: (lambda y, pull: (y, pull(X)))(*F.vjp(lambda x: N.asarray(X), X)),
+    "vjp pulled twice": lambda F, N: (lambda y, pull: (pull(X), pull(2 * X)))(*F.vjp(N.sin, X)),
+    "jit of pull": lambda F, N: (lambda y, pull: F.jit(pull)(X))(*F.vjp(N.sin, X)),
+    "vmap of pull": lambda F, N: (lambda y, pull: F.vmap(pull)(np.eye(3, dtype=np.float32)))(*F.vjp(N.sin, X)),
+    "vjp complex": lambda F, N: (lambda y, pull: (y, pull(C)))(*F.vjp(lambda z: z * z, C)),
+    # ------------------------------------------------------------------ linearize
+    "linearize": lambda F, N: (lambda y, push: (y, push(1.0), push(2.0)))(*F.linearize(lambda x: N.sin(x) * x, 3.0)),
+    "linearize trees": lambda F, N: (lambda y, push: (y, push((X, X))))(
+        *F.linearize(lambda p: {"o": p[0] * p[1]}, (X, X))
+    ),
+    "linearize has_aux": lambda F, N: (lambda y, push, aux: (y, push(X), aux))(
+        *F.linearize(lambda x: (x * x, {"a": x}), X, has_aux=True)
+    ),
+    "linearize float0": lambda F, N: (lambda y, push: (y, push(X, np.zeros(3, FLOAT0))))(
+        *F.linearize(lambda x, i: (x * i, i), X, I)
+    ),
+    "linearize of nested jit": lambda F, N: (lambda y, push: (y, push(X)))(
+        *F.linearize(F.jit(lambda x: N.sin(x) * F.jit(lambda z: z * x)(x)), X)
+    ),
+    "linearize constant": lambda F, N: (lambda y, push: (y, push(X)))(*F.linearize(lambda x: N.asarray(X), X)),
+    "grad of linearize": lambda F, N: F.grad(lambda x: N.sum(F.linearize(N.sin, x)[1](X)))(X),
+    "vmap of push": lambda F, N: (lambda y, push: F.vmap(push)(np.eye(3, dtype=np.float32)))(*F.linearize(N.sin, X)),
+    # ------------------------------------------------------------------ linear_transpose
+    "linear_transpose": lambda F, N: F.linear_transpose(lambda x: 3 * x, 1.0)(2.0),
+    "linear_transpose matrix": lambda F, N: F.linear_transpose(lambda x: M @ x, X)(X[:2]),
+    "linear_transpose trees": lambda F, N: F.linear_transpose(
+        lambda p: (p["a"] + p["b"], 2 * p["a"]), {"a": X, "b": X}
+    )((X, -X)),
+    "linear_transpose two": lambda F, N: F.linear_transpose(lambda x, y: x - 2 * y, X, X)(X),
+    "linear_transpose of types": lambda F, N: F.linear_transpose(lambda x: 3 * x, F.ShapeDtypeStruct((3,), np.float32))(
+        X
+    ),
+    "linear_transpose of jit": lambda F, N: F.linear_transpose(F.jit(lambda x: M @ x * 2), X)(X[:2]),
+    "linear_transpose unused": lambda F, N: F.linear_transpose(lambda x, y: x * 2, X, X)(X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_jax(name: str) -> None:
+    agree(CASES[name])
+
+
+# ------------------------------------------------------------------ 64 bits
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_64_bits_where_asked_for(asked: bool) -> None:
+    with fx.enable_x64(asked):
+        ours = fx.value_and_grad(lambda x: fnp.sum(fnp.sin(x)))(X.astype(np.float64))
+    with jax.enable_x64(asked):
+        theirs = jax.value_and_grad(lambda x: jax.numpy.sum(jax.numpy.sin(x)))(X.astype(np.float64))
+    same(ours, theirs)
+
+
+# ------------------------------------------------------------------ work done
+
+
+@final
+@frozen(eq=False)
+class Count(Handler):
+    """Counts the operations that come by, and hands them on."""
+
+    title = "counting"
+    inner: Handler
+    seen: Counter[str] = field(factory=Counter, init=False)
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        self.seen[prim.name] += 1
+        return self.inner.bind(prim, args)
+
+
+def wave(x: Any) -> Any:
+    return fnp.exp(fnp.sin(x)) * fnp.cos(x)
+
+
+def test_linearize_runs_the_function_once_and_pushing_does_none_of_it() -> None:
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return wave(x)
+
+    with handling(Count(current())) as count:
+        _, push = fx.linearize(f, X)
+    assert (count.seen["exp"], count.seen["sin"]) == (1, 2)  # cos's derivative needs the sine too
+    with handling(Count(current())) as count:
+        push(X)
+        push(X)
+    assert not count.seen.keys() & {"sin", "cos", "exp"}
+    assert count.seen["mul"] > 0
+    assert len(calls) == 1
+
+
+def test_pushing_through_a_linearized_jit_does_none_of_the_functions_work() -> None:
+    _, push = fx.linearize(fx.jit(wave), X)
+    text = str(fx.make_jaxpr(push)(X))
+    assert "mul" in text
+    assert all(f" {work} " not in text for work in ("sin", "cos", "exp"))
+
+
+def test_no_arrays_of_zeros_go_through_the_program() -> None:
+    """A constant's tangent, and an output that the cotangent doesn't reach, cost nothing."""
+
+    def f(x: Any, y: Any) -> Any:
+        fnp.sin(y)
+        return fnp.sum(x * 2.0)
+
+    with handling(Count(current())) as count:
+        fx.grad(f)(X, X)
+    assert count.seen["cos"] == 0  # sin(y) is evaluated; its derivative, with respect to nothing, is not
+    with handling(Count(current())) as count:
+        _, pull = fx.vjp(lambda x: (fnp.sin(x), x * 2.0), X)
+        count.seen.clear()
+        pull((X, X))
+    both = count.seen["mul"]
+    assert both == 2
+
+
+def test_gradients_of_what_is_not_used_are_zeros_of_the_right_type() -> None:
+    g = fx.grad(lambda p: fnp.sum(p["x"]))({"x": X, "unused": M})
+    np.testing.assert_array_equal(np.asarray(g["unused"]), np.zeros((2, 3), np.float32))
+
+
+# ------------------------------------------------------------------ laws
+
+
+@pytest.mark.parametrize("f", [wave, lambda x: x / (1 + x * x), lambda x: M @ x], ids=["wave", "rational", "matmul"])
+def test_vjp_is_the_transpose_of_jvp(f: Any) -> None:
+    v = np.array([0.25, -1.0, 2.0], np.float32)
+    y, jv = fx.jvp(f, (X,), (v,))
+    w = np.linspace(-1, 1, y.size, dtype=np.float32).reshape(y.shape)
+    _, pull = fx.vjp(f, X)
+    np.testing.assert_allclose(np.vdot(np.asarray(jv), w), np.vdot(v, np.asarray(pull(w)[0])), rtol=1e-5)
+
+
+def test_signatures_and_names_survive() -> None:
+    def loss(x: Any) -> Any:
+        """What it says."""
+        return x
+
+    for made in (fx.grad(loss), fx.value_and_grad(loss), fx.jit(loss), fx.vmap(loss), fx.jacfwd(loss)):
+        assert (made.__name__, made.__doc__) == ("loss", "What it says.")
+
+
+def test_namedtuples_come_back_as_such() -> None:
+    g = fx.grad(lambda p: fnp.sum(p.left * p.right))(Pair(X, X))
+    assert isinstance(g, Pair)
+
+
+def test_jvp_of_integer_and_float_tangents_for_integers() -> None:
+    """float0 is the tangent of an integer; anything else is refused."""
+    with pytest.raises(TypeError, match=r"jvp.*float0\[3\] is needed, got f32\[3\]"):
+        fx.jvp(lambda i: i, (I,), (X,))

@@ -1,0 +1,129 @@
+"""`vmap`, against JAX and against a loop."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import Case, agree
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
+T: Final = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+CASES: Final[dict[str, Case]] = {
+    "axis 0": lambda F, N: F.vmap(lambda x: N.sin(x) * 2)(M),
+    "axis 1": lambda F, N: F.vmap(lambda x: x * X[:2], in_axes=1)(M),
+    "negative axis": lambda F, N: F.vmap(lambda x: N.sum(x, axis=0), in_axes=-1)(T),
+    "negative in a tuple": lambda F, N: F.vmap(lambda x, y: x @ y, in_axes=(-2, 0))(T, np.ones((3, 4), np.float32)),
+    "None": lambda F, N: F.vmap(lambda x, y: x + y, in_axes=(0, None))(M, X),
+    "None first": lambda F, N: F.vmap(lambda x, y: x + y, in_axes=(None, 1))(2.0, M),
+    "list of axes": lambda F, N: F.vmap(lambda x, y: x + y, in_axes=[0, None])(M, X),
+    "prefix": lambda F, N: F.vmap(lambda p, y: p["a"] * p["b"] + y, in_axes=({"a": 0, "b": None}, 0))(
+        {"a": M, "b": X}, M
+    ),
+    "prefix of a subtree": lambda F, N: F.vmap(lambda p, y: p["a"] * p["b"] + y, in_axes=(1, 0))(
+        {"a": M, "b": M}, np.ones(3, np.float32)
+    ),
+    "tuple in tuple": lambda F, N: F.vmap(lambda p: p[0] + p[1], in_axes=((0, 1),))((M, M.T)),
+    "None in a tree": lambda F, N: F.vmap(lambda p: p[0] * 2)((M, None)),
+    "out_axes 1": lambda F, N: F.vmap(lambda x: x * 2, out_axes=1)(M),
+    "out_axes -1": lambda F, N: F.vmap(lambda x: x * 2, out_axes=-1)(T),
+    "out_axes prefix": lambda F, N: F.vmap(lambda x: {"a": x, "b": (x * 2, x.sum())}, out_axes={"a": 1, "b": 0})(M),
+    "out_axes tuple": lambda F, N: F.vmap(lambda x: (x, x * 2), out_axes=(0, 1))(M),
+    "out_axes list": lambda F, N: F.vmap(lambda x: [x, x * 2], out_axes=[0, 1])(M),
+    "out_axes None": lambda F, N: F.vmap(lambda x, y: (x, y * 2), in_axes=(0, None), out_axes=(0, None))(M, X),
+    "output not batched": lambda F, N: F.vmap(lambda x: (x, N.asarray(X)))(M),
+    "output not batched, at -1": lambda F, N: F.vmap(lambda x: N.asarray(X), out_axes=-1)(M),
+    "output not batched, at 1": lambda F, N: F.vmap(lambda x: N.asarray(X), out_axes=1)(M),
+    "number out": lambda F, N: F.vmap(lambda x: 3.0)(M),
+    "int out": lambda F, N: F.vmap(lambda x: 3)(M),
+    "axis_size": lambda F, N: F.vmap(lambda: N.asarray(2.0), axis_size=3)(),
+    "axis_size beside a mapped argument": lambda F, N: F.vmap(lambda x: x * 2, axis_size=2)(M),
+    "in_axes None with axis_size": lambda F, N: F.vmap(lambda x: x * 2, in_axes=None, axis_size=2)(X),
+    "keyword": lambda F, N: F.vmap(lambda x, *, k: x * k)(M, k=np.ones(2, np.float32)),
+    "keyword tree": lambda F, N: F.vmap(lambda x, *, k: x * k["a"], in_axes=1)(M, k={"a": X}),
+    "only keywords": lambda F, N: F.vmap(lambda *, k: k * 2)(k=M),
+    "positional by keyword": lambda F, N: F.vmap(lambda x: x * 2)(x=M),
+    "nested": lambda F, N: F.vmap(F.vmap(lambda x, y: x * y, in_axes=(0, None)), in_axes=(None, 0))(X, M),
+    "nested, other axes": lambda F, N: F.vmap(
+        F.vmap(lambda x: x @ X[:2], in_axes=1, out_axes=0), in_axes=2, out_axes=1
+    )(T),
+    "thrice": lambda F, N: F.vmap(F.vmap(F.vmap(lambda x: N.sin(x))))(T),
+    "outer product": lambda F, N: F.vmap(lambda x: F.vmap(lambda y: x * y)(X))(X),
+    "closure over an array": lambda F, N: F.vmap(lambda x: x @ M.T)(M),
+    "reductions": lambda F, N: F.vmap(lambda m: (N.sum(m, 0), N.max(m, 1), N.argmax(m), N.prod(m)))(T),
+    "matmul": lambda F, N: F.vmap(lambda m, v: (m @ v, m @ m.T))(T, np.ones((2, 4), np.float32)),
+    "where": lambda F, N: F.vmap(lambda x, y: N.where(x > y, x, y))(M, M[::-1]),
+    "reshape": lambda F, N: F.vmap(lambda m: m.reshape(4, 3).T.ravel(), in_axes=2)(T.transpose(1, 2, 0)),
+    "concatenate": lambda F, N: F.vmap(lambda x, y: N.concatenate([x, y, N.asarray(X)]), in_axes=(0, None))(M, X),
+    "stack": lambda F, N: F.vmap(lambda x: N.stack([x, N.asarray(X)], 1))(M),
+    "integers": lambda F, N: F.vmap(lambda i: i // 2 + 1)(np.arange(5, dtype=np.int32)),
+    "bools": lambda F, N: F.vmap(lambda b: ~b)(np.array([True, False])),
+    "grad": lambda F, N: F.vmap(F.grad(lambda x: N.sum(N.sin(x) * x)))(M),
+    "grad, shared weights": lambda F, N: F.vmap(F.grad(lambda w, x: N.sum(N.tanh(w @ x))), in_axes=(None, 0))(
+        M, T[0].T
+    ),
+    "grad of": lambda F, N: F.grad(lambda m: N.sum(F.vmap(lambda x: N.sum(x) ** 2)(m)))(M),
+    "jvp of": lambda F, N: F.jvp(F.vmap(N.sin), (M,), (M,)),
+    "of jvp": lambda F, N: F.vmap(lambda x, t: F.jvp(N.sin, (x,), (t,)))(M, M),
+    "of jit": lambda F, N: F.vmap(F.jit(lambda x, y: N.sin(x) * y), in_axes=(0, None))(M, X),
+    "of jit, other axes": lambda F, N: F.vmap(F.jit(lambda x: (x * X[:2], X[0] * 2)), in_axes=1, out_axes=(1, 0))(M),
+    "jit of": lambda F, N: F.jit(F.vmap(lambda x, y: N.sin(x) * y, in_axes=(0, None)))(M, X),
+    "of vjp": lambda F, N: F.vmap(lambda x: F.vjp(N.sin, x)[1](x))(M),
+    "of linearize": lambda F, N: F.vmap(lambda x: F.linearize(N.sin, x)[1](x))(M),
+    "of jit of grad of jit": lambda F, N: F.vmap(F.jit(F.grad(F.jit(lambda x: N.sum(x * x * x)))))(M),
+    "size one": lambda F, N: F.vmap(lambda x: x * 2)(np.ones((1, 3), np.float32)),
+    "size zero": lambda F, N: F.vmap(lambda x: x * 2)(np.ones((0, 3), np.float32)),
+    "batch of a scalar": lambda F, N: F.vmap(lambda x: x + 1)(X),
+    "weak type": lambda F, N: F.vmap(lambda x, y: y * 2, in_axes=(0, None))(X, 2.0),
+    "argument unused": lambda F, N: F.vmap(lambda x: N.asarray(M))(X),
+    "indexing": lambda F, N: F.vmap(lambda m: (m[0], m[..., 1], m[:, None, ::2]))(T),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_jax(name: str) -> None:
+    agree(CASES[name])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+def test_is_a_loop(axis: int) -> None:
+    def f(x: Any) -> Any:
+        return fnp.exp(x / 24) @ fnp.ones((x.shape[1], 2)) + fnp.max(x, axis=1, keepdims=True)
+
+    rows = [np.asarray(f(fnp.asarray(row))) for row in np.moveaxis(T, axis, 0)]
+    np.testing.assert_allclose(np.asarray(fx.vmap(f, in_axes=axis)(T)), np.stack(rows), rtol=1e-6)
+
+
+def test_the_function_runs_once_and_sees_one_example() -> None:
+    shapes = []
+
+    def f(x: Any) -> Any:
+        shapes.append((x.shape, x.ndim, x.size, len(x)))
+        return x
+
+    fx.vmap(f)(M)
+    assert shapes == [((3,), 1, 3, 3)]
+
+
+def test_out_axes_none_for_what_differs_along_the_batch() -> None:
+    with pytest.raises(ValueError, match="vmap of f: out_axes is None for an output that differs along the batch"):
+
+        def f(x: Any) -> Any:
+            return x
+
+        fx.vmap(f, out_axes=None)(M)
+
+
+def test_control_flow_on_what_is_mapped_is_refused() -> None:
+    with pytest.raises(TypeError, match="vmap"):
+        fx.vmap(lambda x: x if x > 0 else -x)(X)
+
+
+def test_control_flow_on_what_is_not_mapped_works() -> None:
+    agree(lambda F, N: F.vmap(lambda x, y: x if y > 0 else -x, in_axes=(0, None))(X, N.asarray(2.0)))
