@@ -1,0 +1,38 @@
+"""Ratios of tracefx to JAX: `make bench`, or `python -m benchmarks [--only GROUP ...] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks import dispatch, eager, imports, tracing, training
+from benchmarks.harness import Subject, measure
+from benchmarks.report import as_json, machine, table
+
+GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
+    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, imports)
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Ratios of tracefx to JAX, side by side.")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"some of {', '.join(GROUPS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    options = parser.parse_args(arguments)
+
+    figures = []
+    for group in options.only or GROUPS:
+        for subject in GROUPS[group]():
+            print(f"{subject.name} ...", file=sys.stderr, flush=True)
+            figures.append(measure(subject))
+    print(machine(), end="\n\n")
+    print(table(figures))
+    if options.json is not None:
+        options.json.write_text(as_json(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Operations and transformations that run at once, with nothing compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from benchmarks.harness import Subject
+
+GROUP = "eager"
+
+
+def subjects() -> Iterator[Subject]:
+    host = np.linspace(0, 1, 8, dtype=np.float32)
+    x, y = fnp.asarray(host), jnp.asarray(host)
+    yield Subject(GROUP, "x + x, f32[8]", lambda: x + x, lambda: y + y, 0.30)
+    yield Subject(GROUP, "sin(x), f32[8]", lambda: fnp.sin(x), lambda: jnp.sin(y), 0.30)
+
+    our_slope = fx.grad(lambda x: fnp.sin(x) ** 2)
+    jax_slope = jax.grad(lambda x: jnp.sin(x) ** 2)
+    yield Subject(GROUP, "grad of sin(x)**2", lambda: our_slope(1.0), lambda: jax_slope(1.0), 0.05)
+
+    our_sums, jax_sums = fx.vmap(fnp.add), jax.vmap(jnp.add)
+    yield Subject(GROUP, "vmap of add, f32[8]", lambda: our_sums(x, x), lambda: jax_sums(y, y), 0.15)
