@@ -1,0 +1,467 @@
+"""Reading and writing windows at computed places: `gather` and its transpose `scatter_add`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import SupportsIndex, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, Dims, Ir, Region, Text
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import batch_first, fit, full, instantiate
+from tracefx.ops.casting import cast
+from tracefx.ops.operation import Operation, static_shape
+from tracefx.ops.static import static_ints
+from tracefx.ops.windows import GatherScatterMode, Windows, as_indices, mode_of
+
+Axes = tuple[int, ...]
+
+
+def _axes(xs: Iterable[SupportsIndex]) -> Axes:
+    return static_ints("gather or scatter", xs, "dimension numbers")
+
+
+@final
+@frozen
+class GatherDimensionNumbers:
+    """Which axes of operand, indices and result belong together.
+
+    `offset_dims`: the result's axes that lie within a window; its other axes are those of the indices but the last.
+    `collapsed_slice_dims`: operand axes, of window size 1, that the result doesn't have. `start_index_map`: the
+    operand axes that an index vector has entries for. `operand_batching_dims`: operand axes that go along with the
+    axes `start_indices_batching_dims` of the indices.
+    """
+
+    offset_dims: Axes = field(converter=_axes)
+    collapsed_slice_dims: Axes = field(converter=_axes)
+    start_index_map: Axes = field(converter=_axes)
+    operand_batching_dims: Axes = field(default=(), converter=_axes)
+    start_indices_batching_dims: Axes = field(default=(), converter=_axes)
+
+
+@final
+@frozen
+class ScatterDimensionNumbers:
+    """As `GatherDimensionNumbers`, the updates being in the place of the result."""
+
+    update_window_dims: Axes = field(converter=_axes)
+    inserted_window_dims: Axes = field(converter=_axes)
+    scatter_dims_to_operand_dims: Axes = field(converter=_axes)
+    operand_batching_dims: Axes = field(default=(), converter=_axes)
+    scatter_indices_batching_dims: Axes = field(default=(), converter=_axes)
+
+
+def _raised(axes: Axes, by: int = 1) -> Axes:
+    return tuple([d + by for d in axes])
+
+
+def _window_order(offset: Axes, ndim: int) -> list[int]:
+    """The axes of a result in the order: those that number windows, then those within a window."""
+    return [*[i for i in range(ndim) if i not in offset], *offset]
+
+
+def _check_offset(name: str, argument: str, offset: Axes, ndim: int) -> None:
+    if list(offset) != sorted(set(offset)) or any(not 0 <= d < ndim for d in offset):
+        raise TypeError(f"{name}: {argument} {offset} must increase and be axes of an array that has {ndim}")
+
+
+# ------------------------------------------------------------------ gather
+
+
+@final
+@frozen(eq=False)
+class Gather(Operation, Differentiable, Transposable):
+    name = "gather"
+    dimension_numbers: GatherDimensionNumbers
+    slice_sizes: Shape
+    indices_are_sorted: bool
+    unique_indices: bool
+    mode: GatherScatterMode
+    fill_value: Scalar | None
+
+    def windows(self, operand: Shape) -> Windows:
+        n = self.dimension_numbers
+        return Windows(
+            operand,
+            self.slice_sizes,
+            n.collapsed_slice_dims,
+            n.start_index_map,
+            n.operand_batching_dims,
+            n.start_indices_batching_dims,
+        )
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, indices = avals
+        if len(self.slice_sizes) != x.ndim:
+            raise TypeError(f"gather: slice_sizes {self.slice_sizes} must have one entry for each axis of {x}")
+        windows = self.windows(x.shape)
+        windows.check("gather", "start_index_map", indices)
+        offset = self.dimension_numbers.offset_dims
+        if len(offset) != len(windows.kept):
+            raise TypeError(
+                f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
+            )
+        ndim = indices.ndim - 1 + len(offset)
+        _check_offset("gather", "offset_dims", offset, ndim)
+        sizes = [0] * ndim
+        known = [*indices.shape[:-1], *[self.slice_sizes[d] for d in windows.kept]]
+        for place, n in zip(_window_order(offset, ndim), known, strict=True):
+            sizes[place] = n
+        return x.update(shape=tuple(sizes))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, indices = args[0], as_indices(args[1])
+        windows = self.windows(x.shape)
+        count = indices.shape[:-1]
+        inside = windows.inside(indices) if self.mode is GatherScatterMode.FILL_OR_DROP else None
+        # Axes that every window has whole are copied along; the others are looked up.
+        looked_up = [
+            d for d in range(x.ndim) if d in (*windows.dropped, *windows.index_map) or self.slice_sizes[d] != x.shape[d]
+        ]
+        whole = [d for d in range(x.ndim) if d not in looked_up]
+        found = x.transpose([*looked_up, *whole])[tuple(windows.places(windows.clipped(indices), looked_up))]
+        moving = [d for d in looked_up if d not in windows.dropped]
+        shape = (*count, *[self.slice_sizes[d] for d in (*moving, *whole)])
+        found = np.broadcast_to(found, shape)
+        if inside is not None and not inside.all():
+            assert self.fill_value is not None
+            mask = inside.reshape(count + (1,) * (found.ndim - len(count)))
+            found = np.where(mask, found, cast(np.asarray(self.fill_value), x.dtype))
+        # found: windows' numbers, axes looked up, whole axes; wanted: both kinds of axes in the operand's order.
+        place = {d: len(count) + i for i, d in enumerate((*moving, *whole))}
+        sources = [*range(len(count)), *[place[d] for d in windows.kept]]
+        order = [0] * found.ndim
+        for target, source in zip(_window_order(self.dimension_numbers.offset_dims, found.ndim), sources, strict=True):
+            order[target] = source
+        return found.transpose(order)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        t = tangents[0]
+        if isinstance(t, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self.filling(0), t, primals[1])]
+
+    def filling(self, fill: Scalar) -> Gather:
+        return self if self.fill_value is None else evolve(self, fill_value=fill)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, indices) = cts, args
+        assert not isinstance(ct, Zero)
+        assert not isinstance(indices, Linear)
+        n = self.dimension_numbers
+        numbers = ScatterDimensionNumbers(
+            n.offset_dims,
+            n.collapsed_slice_dims,
+            n.start_index_map,
+            n.operand_batching_dims,
+            n.start_indices_batching_dims,
+        )
+        prim = ScatterAdd(numbers, self.indices_are_sorted, self.unique_indices, self.mode)
+        zeros = full(ShapedArray(x.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
+        return [fit(bind1(prim, zeros, indices, ct), x.aval), None]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x, indices), (x_dim, indices_dim) = args, dims
+        n = self.dimension_numbers
+        sizes = self.slice_sizes
+        if indices_dim is not None:
+            indices = batch_first(indices, indices_dim, axis)
+            n = evolve(
+                n,
+                offset_dims=_raised(n.offset_dims),
+                start_indices_batching_dims=_raised(n.start_indices_batching_dims),
+            )
+        if x_dim is not None:
+            x = batch_first(x, x_dim, axis)
+            n = evolve(
+                n,
+                collapsed_slice_dims=_raised(n.collapsed_slice_dims),
+                start_index_map=_raised(n.start_index_map),
+                operand_batching_dims=_raised(n.operand_batching_dims),
+            )
+            if indices_dim is not None:  # the batch axis of both goes along
+                n = evolve(
+                    n,
+                    operand_batching_dims=(0, *n.operand_batching_dims),
+                    start_indices_batching_dims=(0, *n.start_indices_batching_dims),
+                )
+                sizes = (min(axis.size, 1), *sizes)
+            else:  # every window has all of the batch axis
+                n = evolve(n, offset_dims=(0, *_raised(n.offset_dims)))
+                sizes = (axis.size, *sizes)
+        is_sorted = self.indices_are_sorted and indices_dim is None
+        return bind1(evolve(self, dimension_numbers=n, slice_sizes=sizes, indices_are_sorted=is_sorted), x, indices), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        x, indices = operands
+        windows = self.windows(x.aval.shape)
+        n = self.dimension_numbers
+        attrs: dict[str, Attr] = {
+            "dimension_numbers": _text(
+                "gather",
+                indices.aval,
+                offset_dims=n.offset_dims,
+                collapsed_slice_dims=n.collapsed_slice_dims,
+                operand_batching_dims=n.operand_batching_dims,
+                start_indices_batching_dims=n.start_indices_batching_dims,
+                start_index_map=n.start_index_map,
+            ),
+            "indices_are_sorted": self.indices_are_sorted,
+            "slice_sizes": Dims(self.slice_sizes),
+        }
+        (found,) = builder.emit("stablehlo.gather", [x, indices], [out], attrs)  # which clips
+        if self.mode is not GatherScatterMode.FILL_OR_DROP:
+            return found
+        assert self.fill_value is not None
+        inside = windows.emit_inside(builder, indices)
+        numbering = [i for i in range(out.ndim) if i not in n.offset_dims]
+        mask = stablehlo.broadcast(builder, inside, out.shape, numbering)
+        fill = stablehlo.full(builder, self.fill_value, out)
+        return builder.emit("stablehlo.select", [mask, found, fill], [out])[0]
+
+
+def _text(kind: str, indices: ShapedArray, **axes: Axes) -> Text:
+    parts = [f"{name} = {list(value)}" for name, value in axes.items() if value]
+    return Text(f"#stablehlo.{kind}<{', '.join([*parts, f'index_vector_dim = {indices.ndim - 1}'])}>")
+
+
+def gather(
+    operand: ArrayLike,
+    start_indices: ArrayLike,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: GatherScatterMode | str | None = None,
+    fill_value: Scalar | None = None,
+) -> Array:
+    """Windows of `operand`, of shape `slice_sizes`, from the places that `start_indices` (`i32[..., k]`) names.
+
+    A window that is not within the operand is filled with `fill_value` (`mode="fill"`, the default; NaN, the least
+    signed or the greatest unsigned integer unless given) or moved to the nearest place within it (`mode="clip"`).
+    Indexing with `x[...]` is this operation for everyday use.
+
+    >>> rows = GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> gather(np.arange(6).reshape(3, 2), np.array([[2], [0]]), rows, (1, 2)).tolist()
+    [[4, 5], [0, 1]]
+    """
+    if not isinstance(dimension_numbers, GatherDimensionNumbers):
+        raise TypeError(f"gather: dimension_numbers must be a GatherDimensionNumbers, got {dimension_numbers!r}")
+    sizes = static_shape("gather", slice_sizes, "slice_sizes")
+    how = mode_of("gather", mode)
+    x, indices = as_value(operand, "operand"), as_value(start_indices, "start_indices")
+    fill: Scalar | None = None
+    if how is GatherScatterMode.FILL_OR_DROP:
+        fill = _default_fill(x.aval.dtype) if fill_value is None else fill_value
+    prim = Gather(dimension_numbers, sizes, bool(indices_are_sorted), bool(unique_indices), how, fill)
+    return bind1(prim, x, indices)
+
+
+def _default_fill(dtype: DType) -> Scalar:
+    if dtypes.is_inexact(dtype):
+        return float("nan")
+    if dtypes.is_bool(dtype):
+        return True
+    return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
+
+
+# ------------------------------------------------------------------ scatter_add
+
+
+@final
+@frozen(eq=False)
+class ScatterAdd(Operation, Differentiable, Transposable):
+    name = "scatter-add"
+    dimension_numbers: ScatterDimensionNumbers
+    indices_are_sorted: bool
+    unique_indices: bool
+    mode: GatherScatterMode
+
+    def windows(self, operand: Shape, updates: Shape) -> Windows:
+        n = self.dimension_numbers
+        dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
+        sizes = [min(size, 1) for size in operand]
+        kept = [d for d in range(len(operand)) if d not in dropped]
+        for d, place in zip(kept, n.update_window_dims, strict=True):
+            sizes[d] = updates[place]
+        return Windows(
+            operand,
+            tuple(sizes),
+            n.inserted_window_dims,
+            n.scatter_dims_to_operand_dims,
+            n.operand_batching_dims,
+            n.scatter_indices_batching_dims,
+        )
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, indices, updates = avals
+        if x.dtype != updates.dtype:
+            raise TypeError(f"scatter_add: operand and updates must have one dtype, got {x} and {updates}")
+        if dtypes.is_bool(x.dtype) or x.dtype == dtypes.float0:
+            raise TypeError(f"scatter_add takes numbers, but operand is {x}; convert it first with astype")
+        n = self.dimension_numbers
+        offset = n.update_window_dims
+        _check_offset("scatter_add", "update_window_dims", offset, updates.ndim)
+        if len(offset) + len({*n.inserted_window_dims, *n.operand_batching_dims}) != x.ndim:
+            raise TypeError(
+                f"scatter_add: update_window_dims {offset}, inserted_window_dims {n.inserted_window_dims} and "
+                f"operand_batching_dims {n.operand_batching_dims} must have one entry for each axis of {x}"
+            )
+        self.windows(x.shape, updates.shape).check("scatter_add", "scatter_dims_to_operand_dims", indices)
+        numbering = tuple([size for i, size in enumerate(updates.shape) if i not in offset])
+        if numbering != indices.shape[:-1]:
+            raise TypeError(
+                f"scatter_add: updates {updates} must have, beside the axes {offset} within a window, those of the "
+                f"indices {indices} but the last"
+            )
+        return x
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, indices, updates = args[0], as_indices(args[1]), args[2]
+        if not x.size:
+            return x
+        windows = self.windows(x.shape, updates.shape)
+        order = _window_order(self.dimension_numbers.update_window_dims, updates.ndim)
+        updates = updates.transpose(order)
+        count = indices.ndim - 1
+        if self.mode is GatherScatterMode.CLIP:
+            inside, indices = np.ones(indices.shape[:-1], np.bool_), windows.clipped(indices)
+        else:
+            inside = windows.inside(indices)
+        places = windows.places(np.where(inside[..., None], indices, 0), range(x.ndim))
+        # One flat list of places and updates: NumPy adds up repeated places fast only in this form.
+        flat: NDArray = np.zeros((1,) * updates.ndim, np.int64)
+        for place, n in zip(places, x.shape, strict=True):
+            flat = flat * n + place
+        flat = np.broadcast_to(flat, updates.shape)
+        wide = dtypes.itemsize_bits(x.dtype) >= 8
+        out = np.ascontiguousarray(x if wide else cast(x, dtypes.int8)).reshape(-1)
+        out = out.copy() if np.shares_memory(out, x) else out
+        if not inside.all():
+            mask = np.broadcast_to(inside.reshape(inside.shape + (1,) * (updates.ndim - count)), updates.shape)
+            flat, updates = flat[mask], updates[mask]
+        np.add.at(out, flat.reshape(-1), updates.reshape(-1) if wide else cast(updates.reshape(-1), dtypes.int8))
+        return cast(out, x.dtype).reshape(x.shape)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x_t, _, updates_t = tangents
+        if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, indices, updates) = cts, args
+        assert not isinstance(ct, Zero)
+        assert not isinstance(indices, Linear)
+        of_x = fit(ct, x.aval) if isinstance(x, Linear) else None
+        if not isinstance(updates, Linear):
+            return [of_x, None, None]
+        n = self.dimension_numbers
+        numbers = GatherDimensionNumbers(
+            n.update_window_dims,
+            n.inserted_window_dims,
+            n.scatter_dims_to_operand_dims,
+            n.operand_batching_dims,
+            n.scatter_indices_batching_dims,
+        )
+        sizes = self.windows(x.aval.shape, updates.aval.shape).sizes
+        fill = 0 if self.mode is GatherScatterMode.FILL_OR_DROP else None
+        prim = Gather(numbers, sizes, self.indices_are_sorted, self.unique_indices, self.mode, fill)
+        return [of_x, None, fit(bind1(prim, ct, indices), updates.aval)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x, indices, updates), (x_dim, indices_dim, updates_dim) = args, dims
+        x, updates = batch_first(x, x_dim, axis), batch_first(updates, updates_dim, axis)
+        n = self.dimension_numbers
+        n = ScatterDimensionNumbers(
+            _raised(n.update_window_dims),
+            _raised(n.inserted_window_dims),
+            _raised(n.scatter_dims_to_operand_dims),
+            _raised(n.operand_batching_dims),
+            n.scatter_indices_batching_dims,
+        )
+        if indices_dim is None:  # every window has all of the batch axis
+            n = evolve(n, update_window_dims=(0, *n.update_window_dims))
+        else:
+            indices = batch_first(indices, indices_dim, axis)
+            n = evolve(
+                n,
+                operand_batching_dims=(0, *n.operand_batching_dims),
+                scatter_indices_batching_dims=(0, *_raised(n.scatter_indices_batching_dims)),
+            )
+        is_sorted = self.indices_are_sorted and indices_dim is None
+        return bind1(evolve(self, dimension_numbers=n, indices_are_sorted=is_sorted), x, indices, updates), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        x, indices, updates = operands
+        if self.mode is GatherScatterMode.CLIP:
+            indices = self.windows(x.aval.shape, updates.aval.shape).emit_clipped(builder, indices)
+        n = self.dimension_numbers
+        attrs: Mapping[str, Attr] = {
+            "scatter_dimension_numbers": _text(
+                "scatter",
+                indices.aval,
+                update_window_dims=n.update_window_dims,
+                inserted_window_dims=n.inserted_window_dims,
+                input_batching_dims=n.operand_batching_dims,
+                scatter_indices_batching_dims=n.scatter_indices_batching_dims,
+                scatter_dims_to_operand_dims=n.scatter_dims_to_operand_dims,
+            ),
+            "indices_are_sorted": self.indices_are_sorted,
+            "unique_indices": self.unique_indices,
+        }
+        element = ShapedArray((), out.dtype)
+        body = Region((element, element), lambda b, args: b.emit("stablehlo.add", args, [element]))
+        return builder.emit("stablehlo.scatter", [x, indices, updates], [out], attrs, [body])[0]
+
+
+def scatter_add(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """`operand` with `updates` added to its windows at the places that `scatter_indices` (`i32[..., k]`) names.
+
+    Windows may overlap: everything is added up. A window that is not within the operand is left out, or with
+    `mode="clip"` moved to the nearest place within it.
+
+    >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]
+    """
+    if not isinstance(dimension_numbers, ScatterDimensionNumbers):
+        raise TypeError(f"scatter_add: dimension_numbers must be a ScatterDimensionNumbers, got {dimension_numbers!r}")
+    how = mode_of("scatter_add", mode)
+    prim = ScatterAdd(dimension_numbers, bool(indices_are_sorted), bool(unique_indices), how)
+    return bind1(prim, operand, scatter_indices, updates)
