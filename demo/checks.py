@@ -1,0 +1,45 @@
+"""What the demo checks: a gradient against JAX's, and gradients of a batch's examples against a loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tracefx as fx
+from tracefx import tree
+
+
+def jax_loss(params: Sequence[tuple[jax.Array, jax.Array]], images: jax.Array, labels: jax.Array) -> jax.Array:
+    """The loss of `demo.digits`, in JAX."""
+    *hidden, (weights, biases) = params
+    for w, b in hidden:
+        images = jnp.maximum(images @ w + b, 0)
+    log_probabilities = jax.nn.log_softmax(images @ weights + biases)
+    return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], axis=-1))
+
+
+def difference_from_jax(gradient: Any, params: Any, images: fx.Array, labels: fx.Array) -> float:
+    """The largest difference of a gradient of the loss from JAX's, in relation to the largest entry of its array."""
+    as_numpy = tree.map(np.asarray, params)
+    expected = jax.jit(jax.grad(jax_loss))(as_numpy, np.asarray(images), np.asarray(labels))
+    return _difference(gradient, expected)
+
+
+def difference_from_loop(
+    gradients: Any, gradient: Callable[..., Any], params: Any, images: fx.Array, labels: fx.Array
+) -> float:
+    """The largest relative difference of the examples' gradients, stacked, from those of one example after another."""
+    one_by_one = [gradient(params, image, label) for image, label in zip(images, labels, strict=True)]
+    return _difference(gradients, tree.map(lambda *rows: np.stack([np.asarray(r) for r in rows]), *one_by_one))
+
+
+def _difference(ours: Any, expected: Any) -> float:
+    differences = []
+    for x, y in zip(tree.leaves(ours), tree.leaves(expected), strict=True):
+        a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        differences.append(float(np.max(np.abs(a - b)) / np.max(np.abs(b))))
+    return max(differences)

@@ -1,0 +1,67 @@
+"""The demo's picture: how the loss fell, and the digits that are still misread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from numpy.typing import ArrayLike
+
+INK: Final = "#22313f"
+STEPS: Final = "#c3d3e8"
+TRAINING: Final = "#2166ac"
+TEST: Final = "#d6604d"
+COLUMNS: Final = 5
+MOST: Final = 20  # so many misread digits have room
+
+
+def draw(
+    path: Path,
+    losses: Sequence[float],
+    test_losses: Sequence[float],
+    images: ArrayLike,
+    labels: ArrayLike,
+    predicted: ArrayLike,
+) -> None:
+    """Write a PNG with the losses of all steps, the test's after each epoch, and the images that are misread."""
+    with mpl.rc_context({"text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK}):
+        figure = Figure(figsize=(11, 5), dpi=150, layout="constrained")
+        ((left, right),) = figure.subfigures(1, 2, width_ratios=(1.3, 1), wspace=0.05, squeeze=False)
+        _draw_losses(left.subplots(), np.asarray(losses), np.asarray(test_losses))
+        _draw_misread(right, np.asarray(images), np.asarray(labels), np.asarray(predicted))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def _draw_losses(axes: Axes, losses: np.ndarray, test_losses: np.ndarray) -> None:
+    epochs = len(test_losses)
+    steps = np.arange(1, len(losses) + 1) / len(losses) * epochs
+    means = losses.reshape(epochs, -1).mean(axis=1)
+    axes.semilogy(steps, losses, color=STEPS, linewidth=0.8)
+    axes.semilogy(np.arange(epochs) + 0.5, means, color=TRAINING, linewidth=2)
+    axes.semilogy(np.arange(1, epochs + 1), test_losses, color=TEST, linewidth=2)
+    axes.set_title("Negative log-likelihood", loc="left", fontweight="bold")
+    axes.set_xlabel("epoch")
+    axes.set_xlim(0, epochs * 1.13)  # leaves room for the names at the curves' ends
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e6ebf0", linewidth=0.8)
+    for name, end, color in (("training", means[-1], TRAINING), ("test", test_losses[-1], TEST)):
+        axes.annotate(name, (epochs, end), (6, 0), textcoords="offset points", color=color, va="center", weight="bold")
+
+
+def _draw_misread(figure: SubFigure, images: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> None:
+    (wrong,) = np.nonzero(labels != predicted)
+    title = f"{len(wrong)} of {len(labels)} test digits misread"
+    figure.suptitle(title if len(wrong) <= MOST else f"{title}, {MOST} shown", fontweight="bold")
+    rows = max(2, -(-min(len(wrong), MOST) // COLUMNS))
+    for i, axes in enumerate(figure.subplots(rows, COLUMNS, squeeze=False).flat):
+        axes.set_axis_off()
+        if i < min(len(wrong), MOST):
+            n = wrong[i]
+            axes.imshow(images[n].reshape(8, 8), cmap="Greys", vmin=0, vmax=1)
+            axes.set_title(f"{labels[n]} read as {predicted[n]}", fontsize=8)
