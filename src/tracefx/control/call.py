@@ -14,6 +14,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.passes import Prunable, prune
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -32,7 +33,7 @@ from tracefx.handlers.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, un
 
 @final
 @frozen(eq=False)
-class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lowerable):
+class Call(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
     """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
 
     name = "jit"
@@ -46,6 +47,11 @@ class Call(Primitive, CarriesJaxprs, Differentiable, Transposable, Batchable, Lo
     @override
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Call:
         return evolve(self, jaxpr=jaxprs[0])
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Call, tuple[bool, ...], tuple[bool, ...]]:
+        body, used_ins = prune(self.jaxpr, used_outs)
+        return (self if body is self.jaxpr else evolve(self, jaxpr=body)), used_ins, used_outs
 
     @property
     @override

@@ -8,6 +8,12 @@ from collections.abc import Hashable
 import attrs
 
 
+class StrictlyEqual:
+    """Marks a class whose own `==` is strict already, so that `strict` need not look inside."""
+
+    __slots__ = ()
+
+
 def strict(value: object) -> Hashable:
     """A stand-in for a parameter that equals another's only if type and content agree.
 
@@ -25,6 +31,8 @@ def strict(value: object) -> Hashable:
         return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, tuple):
         return (kind, *map(strict, value))
-    if attrs.has(kind) and "__strict__" not in kind.__dict__:
-        return (kind, *[strict(getattr(value, f.name)) for f in attrs.fields(kind) if f.eq])
-    return (kind, value)
+    if isinstance(value, frozenset):
+        return (kind, frozenset(map(strict, value)))
+    if isinstance(value, StrictlyEqual) or not attrs.has(kind):
+        return (kind, value)
+    return (kind, *[strict(getattr(value, f.name)) for f in attrs.fields(kind) if f.eq])

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 
 class ConcretizationError(TypeError):
-    """A concrete value was needed where only an abstract one (a tracer) is known."""
+    """A concrete value was needed where only an abstract one (a tracer) is known.
+
+    `detail` says where the tracer comes from, as a sentence, for messages that have more to say.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 class TracerBoolConversionError(ConcretizationError):

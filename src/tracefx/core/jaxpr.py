@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Self, TypeAlias, TypeVar, cast, final
@@ -11,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.effects import Effects
-from tracefx.core.equality import strict
+from tracefx.core.equality import StrictlyEqual, strict
 from tracefx.core.handler import CURRENT
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -52,9 +53,11 @@ class Memo:
     Neither compared nor pickled. Two threads may compute the same result; one of the two is kept.
     """
 
-    __slots__ = ("_results",)
+    __slots__ = ("_results", "known_equal")
 
     def __init__(self) -> None:
+        self.known_equal: weakref.ref[Jaxpr] | None = None
+        """The last program found equal to this one."""
         self._results: dict[Hashable, object] = {}
 
     def get(self, key: Hashable, compute: Callable[[], R]) -> R:
@@ -69,8 +72,8 @@ class Memo:
 
 
 @final
-@frozen(cache_hash=True, repr=False)
-class Jaxpr(Program):
+@frozen(eq=False, repr=False)
+class Jaxpr(Program, StrictlyEqual):
     """A program: types of constants and inputs, equations in order, outputs.
 
     `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
@@ -81,6 +84,30 @@ class Jaxpr(Program):
     eqns: tuple[Eqn, ...]
     outs: tuple[Atom, ...]
     memo: Memo = field(factory=Memo, eq=False, repr=False, init=False)
+
+    def _content(self) -> tuple[object, ...]:
+        return self.constvars, self.invars, self.eqns, self.outs
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Equality by content. A pair of bodies that several equations share is compared once."""
+        if self is other:
+            return True
+        if not isinstance(other, Jaxpr):
+            return NotImplemented
+        if hash(self) != hash(other):
+            return False
+        known = self.memo.known_equal
+        if known is not None and known() is other:
+            return True
+        equal = self._content() == other._content()
+        if equal:
+            self.memo.known_equal = weakref.ref(other)
+        return equal
+
+    @override
+    def __hash__(self) -> int:
+        return self.memo.get("hash", lambda: hash(self._content()))
 
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:

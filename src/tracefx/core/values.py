@@ -120,8 +120,8 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 def as_value(x: ArrayLike, what: str = "argument") -> Value:
     """`x` as a value with a type. This is where settings are read: numbers narrow to 32 bits unless x64 is on.
 
-    A Python scalar becomes a weakly typed literal, a NumPy scalar a literal of its dtype, a NumPy array an array
-    (copied if it can be written to). Anything else is a `TypeError`.
+    A Python scalar becomes a weakly typed literal, a NumPy scalar or array without axes a literal of its dtype, any
+    other NumPy array an array (copied if it can be written to). Anything else is a `TypeError`.
     """
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
@@ -130,12 +130,14 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         return Literal(x, ShapedArray((), dtypes.scalar_dtype(kind), kind is not bool))  # type: ignore[arg-type]  # narrowed as above
     if isinstance(x, Array | Literal):
         return x
+    if isinstance(x, np.ndarray):
+        if x.ndim or x.dtype == dtypes.float0:
+            return from_numpy(x)
+        x = x[()]
     if isinstance(x, np.generic):
         dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
-        scalar: Scalar = x.item()
+        scalar: Scalar = (x if x.dtype == dtype else x.astype(dtype)).item()
         return Literal(scalar, ShapedArray((), dtype))
-    if isinstance(x, np.ndarray):
-        return from_numpy(x)
     raise TypeError(
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}; "
         "turn sequences into arrays with tracefx.numpy.asarray"
