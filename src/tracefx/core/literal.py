@@ -31,6 +31,10 @@ class Literal(StrictlyEqual):
     val: Scalar
     aval: ShapedArray
 
+    def __attrs_post_init__(self) -> None:
+        if type(self.val) is int and not 0 <= self.val <= 1:  # 0 and 1 are of every dtype
+            self.numpy()  # an OverflowError tells who wrote a number that its dtype can't hold
+
     def numpy(self) -> dtypes.NDArray:
         return quietly(_as_array, self.val, self.aval.dtype)
 
