@@ -1,0 +1,349 @@
+"""Operations along a named axis, which a `vmap(axis_name=...)` around them maps over.
+
+Each is an effect of its axis: it passes through all handlers up to the one that binds the name, whose batch rule turns
+it into operations on the batch. The size of the axis is a field, so types are known without asking any handler.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from math import prod
+from typing import ClassVar, Final, NoReturn, Self, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import Effects, NamedAxis
+from tracefx.core.handler import as_array, bind1, current
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import Value, as_value, from_numpy
+from tracefx.ops.arithmetic import div, mul
+from tracefx.ops.basis import convert, fit, reduce_sum
+from tracefx.ops.elementwise import NUMBERS, add
+from tracefx.ops.operation import ANY, Domain
+from tracefx.ops.reduction import reduce_max, reduce_min
+from tracefx.ops.shape import iota
+
+Names = tuple[Hashable, ...]
+AxisName = Hashable
+"""The name of an axis, or a tuple of names, which stand for one axis: that of all their combinations in order."""
+
+NOT_IN_JAX: Final = {"jax": False}
+
+
+@frozen(eq=False)
+class Collective(Primitive, Batchable, Lowerable):
+    """An operation along named axes."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Names:
+        """The axes it is along."""
+        raise NotImplementedError
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset([NamedAxis(name) for name in self.names])
+
+    @abstractmethod
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        raise NotImplementedError
+
+    @abstractmethod
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        """The output where `axis` is ours: the operation on the whole batch."""
+        raise NotImplementedError
+
+    def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        """The output where the batch is along another axis."""
+        return bind1(self, x), dim
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [self.out_aval(*avals)]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (x,), (dim,) = args, dims
+        if axis.name is not None and axis.name in self.names:
+            out, place = self.bound(axis, x, dim)
+        else:
+            assert dim is not None
+            out, place = self.passed(x, dim)
+        return [out], [place]
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        self.unbound()
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        self.unbound()
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        self.unbound()
+
+    def unbound(self) -> NoReturn:
+        raise NameError(
+            f"{self.name} along {_show(self.names)} was to be computed where nothing maps over that axis: it has a "
+            "meaning only inside vmap(..., axis_name=...)"
+        )
+
+
+def _show(names: Iterable[Hashable]) -> str:
+    return ", ".join([f"axis {name!r}" for name in names])
+
+
+@frozen(eq=False)
+class LinearCollective(Collective, Differentiable, Transposable):
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        return [bind1(self, *primals)], [bind1(self, t)]
+
+    @abstractmethod
+    def transposed(self) -> Collective:
+        raise NotImplementedError
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)
+        return [fit(bind1(self.transposed(), ct), args[0].aval)]
+
+
+# ------------------------------------------------------------------ psum, pmax, pmin
+
+
+@frozen(eq=False)
+class AllReduce(Collective):
+    """Folds along all axes of `axes`; every member of the batch gets the result."""
+
+    axes: Names
+    axis_sizes: tuple[int, ...] = field(metadata=NOT_IN_JAX)
+    domain: ClassVar[Domain] = ANY
+
+    @property
+    @override
+    def names(self) -> Names:
+        return self.axes
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        self.domain.require(self.name, *avals)
+        return avals[0]
+
+    @abstractmethod
+    def fold(self, x: Value, dim: int) -> Value:
+        raise NotImplementedError
+
+    def repeated(self, x: Value, size: int) -> Value:
+        """The fold of `size` times the same."""
+        return x
+
+    def without(self, name: Hashable) -> Self:
+        left = [(n, size) for n, size in zip(self.axes, self.axis_sizes, strict=True) if n != name]
+        return evolve(self, axes=tuple([n for n, _ in left]), axis_sizes=tuple([size for _, size in left]))
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        out = self.repeated(x, axis.size) if dim is None else self.fold(x, dim)
+        rest = self.without(axis.name)
+        return (bind1(rest, out) if rest.axes else out), None
+
+
+@final
+class PSum(AllReduce, LinearCollective):
+    __slots__ = ()
+    name = "psum"
+    domain = NUMBERS
+
+    @override
+    def fold(self, x: Value, dim: int) -> Value:
+        return reduce_sum(x, (dim,))
+
+    @override
+    def repeated(self, x: Value, size: int) -> Value:
+        return mul(x, number_like(size, x.aval))
+
+    @override
+    def transposed(self) -> Collective:
+        return self  # the sum goes to every member, so the cotangents of all are summed, and go to every member
+
+
+@final
+class PMax(AllReduce):
+    __slots__ = ()
+    name = "pmax"
+
+    @override
+    def fold(self, x: Value, dim: int) -> Value:
+        return reduce_max(x, (dim,))
+
+
+@final
+class PMin(AllReduce):
+    __slots__ = ()
+    name = "pmin"
+
+    @override
+    def fold(self, x: Value, dim: int) -> Value:
+        return reduce_min(x, (dim,))
+
+
+def number_like(n: int, aval: ShapedArray) -> Array:
+    return convert(as_value(n), aval.dtype, True)
+
+
+def axes_in_scope(name: str, axis_name: AxisName) -> tuple[Names, tuple[int, ...]]:
+    """The named axes and their sizes; `NameError` for a name that nothing around binds."""
+    names: Names = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+    axes = current().axes
+    for n in names:
+        if n not in axes:
+            scope = f"in scope are {_show(axes)}" if axes else "no axis is in scope"
+            raise NameError(
+                f"{name}: unbound axis name {n!r}; {scope}. A name is bound by vmap(..., axis_name=...) around the call"
+            )
+    if len(set(names)) != len(names):
+        raise ValueError(f"{name}: axis_name {axis_name!r} names an axis twice")
+    return names, tuple([axes[n] for n in names])
+
+
+def one_axis(name: str, axis_name: AxisName) -> tuple[Hashable, int]:
+    names, sizes = axes_in_scope(name, axis_name)
+    if len(names) != 1:
+        raise NotImplementedError(f"{name} works along one axis, got axis_name {axis_name!r}")
+    return names[0], sizes[0]
+
+
+def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
+    """The sum of `x` along the named axis; that of a Python number is known at once: it times the axis's size.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float32)
+    """
+    names, sizes = axes_in_scope("psum", axis_name)
+    if isinstance(x, bool | int | float | complex):
+        return x * prod(sizes)
+    value = as_value(x, "x")
+    if dtypes.is_bool(value.aval.dtype):
+        value = convert(value, dtypes.int32)
+    return bind1(PSum(names, sizes), value) if names else as_array(value)
+
+
+def pmean(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
+    """The mean of `x` along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([-1.,  1.], dtype=float32)
+    """
+    size = axis_size(axis_name)
+    total = psum(x, axis_name)
+    if not isinstance(total, Array):
+        return total / size
+    if not dtypes.is_inexact(total.dtype):
+        total = convert(total, dtypes.default_float())
+    return div(total, size)
+
+
+def pmax(x: ArrayLike, axis_name: AxisName) -> Array:
+    """The greatest `x` along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x - pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([-2.,  0.], dtype=float32)
+    """
+    names, sizes = axes_in_scope("pmax", axis_name)
+    return bind1(PMax(names, sizes), x) if names else as_array(x)
+
+
+def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
+    """The least `x` along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x - pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([0., 2.], dtype=float32)
+    """
+    names, sizes = axes_in_scope("pmin", axis_name)
+    return bind1(PMin(names, sizes), x) if names else as_array(x)
+
+
+# ------------------------------------------------------------------ axis_index, axis_size
+
+
+@final
+@frozen(eq=False)
+class AxisIndex(Collective):
+    name = "axis_index"
+    axis_name: Hashable
+    axis_size: int = field(metadata=NOT_IN_JAX)
+
+    @property
+    @override
+    def names(self) -> Names:
+        return (self.axis_name,)
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        return ShapedArray((), dtypes.int32)
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return [iota(dtypes.int32, axis.size)], [0]
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        raise AssertionError("has no operand")
+
+
+def axis_index(axis_name: AxisName) -> Array:
+    """The index of this member of the batch along the named axis: `i32[]`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x * axis_index("i"), axis_name="i")(np.array([5, 5]))
+    Array([0, 5], dtype=int32)
+    """
+    names, sizes = axes_in_scope("axis_index", axis_name)
+    index = as_array(from_numpy(np.zeros((), np.int32)))
+    for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        here = bind1(AxisIndex(name, size))
+        index = add(mul(index, size), here) if i else here
+    return index
+
+
+def axis_size(axis_name: AxisName) -> int:
+    """The size of the named axis, a Python integer.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x / axis_size("i"), axis_name="i")(np.array([1.0, 3.0]))
+    Array([0.5, 1.5], dtype=float32)
+    """
+    return prod(axes_in_scope("axis_size", axis_name)[1])

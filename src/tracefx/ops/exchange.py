@@ -1,0 +1,315 @@
+"""Collectives that move data between the members of a batch: gathering, scattering, permuting, transposing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.primitive import (
+    MappedAxis,
+)
+from tracefx.core.values import Value
+from tracefx.ops.arithmetic import mul
+from tracefx.ops.basis import batch_first, reduce_sum, reshape, transpose
+from tracefx.ops.collective import (
+    NOT_IN_JAX,
+    AxisName,
+    Collective,
+    LinearCollective,
+    Names,
+    axes_in_scope,
+    number_like,
+    one_axis,
+)
+from tracefx.ops.elementwise import NUMBERS
+from tracefx.ops.indexing import Gather, GatherDimensionNumbers
+from tracefx.ops.shape import batch_at
+from tracefx.ops.static import axis_of, static_int
+from tracefx.ops.windows import GatherScatterMode
+
+# ------------------------------------------------------------------ all_gather, psum_scatter
+
+
+@final
+@frozen(eq=False)
+class AllGather(LinearCollective):
+    name = "all_gather"
+    all_gather_dimension: int
+    axis_name: Names
+    axis_size: int
+    tiled: bool
+
+    @property
+    @override
+    def names(self) -> Names:
+        return self.axis_name
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,), axis = avals, self.all_gather_dimension
+        if not 0 <= axis < x.ndim + (not self.tiled):
+            raise ValueError(f"all_gather: axis {axis} is out of bounds for {x}, tiled={self.tiled}")
+        if not self.tiled:
+            return x.with_axis(self.axis_size, axis)
+        return x.update(shape=(*x.shape[:axis], x.shape[axis] * self.axis_size, *x.shape[axis + 1 :]))
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        place = self.all_gather_dimension
+        out = batch_at(x, dim, axis, place)
+        if self.tiled:
+            out = _merged(out, place)
+        return out, None
+
+    @override
+    def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        place = self.all_gather_dimension
+        if dim <= place:
+            return bind1(evolve(self, all_gather_dimension=place + 1), x), dim
+        return bind1(self, x), dim + (not self.tiled)
+
+    @override
+    def transposed(self) -> Collective:
+        return ReduceScatter(self.all_gather_dimension, self.axis_name, self.axis_size, self.tiled)
+
+
+@final
+@frozen(eq=False)
+class ReduceScatter(LinearCollective):
+    name = "reduce_scatter"
+    scatter_dimension: int
+    axis_name: Names
+    axis_size: int
+    tiled: bool
+
+    @property
+    @override
+    def names(self) -> Names:
+        return self.axis_name
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,), axis = avals, self.scatter_dimension
+        NUMBERS.require("psum_scatter", x)
+        if not 0 <= axis < x.ndim:
+            raise ValueError(f"psum_scatter: scatter_dimension {axis} is out of bounds for {x}")
+        if self.tiled:
+            if x.shape[axis] % self.axis_size:
+                raise ValueError(f"psum_scatter: axis {axis} of {x} must be a multiple of {self.axis_size} long")
+            return x.update(shape=(*x.shape[:axis], x.shape[axis] // self.axis_size, *x.shape[axis + 1 :]))
+        if x.shape[axis] != self.axis_size:
+            raise ValueError(f"psum_scatter: axis {axis} of {x} must have the named axis's size {self.axis_size}")
+        return x.without_axis(axis)
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        total = as_array(mul(x, number_like(axis.size, x.aval)) if dim is None else reduce_sum(x, (dim,)))
+        if self.tiled:
+            total = _split(total, self.scatter_dimension, axis.size)
+        return total, self.scatter_dimension
+
+    @override
+    def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        place = self.scatter_dimension
+        if dim <= place:
+            return bind1(evolve(self, scatter_dimension=place + 1), x), dim
+        return bind1(self, x), dim - (not self.tiled)
+
+    @override
+    def transposed(self) -> Collective:
+        return AllGather(self.scatter_dimension, self.axis_name, self.axis_size, self.tiled)
+
+
+def _merged(x: Array, axis: int) -> Array:
+    """Two neighbouring axes as one."""
+    shape = x.shape
+    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _split(x: Array, axis: int, size: int) -> Array:
+    """An axis as two, the first of the given size."""
+    return reshape(x, (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :]))
+
+
+def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Array:
+    """All of `x` along the named axis: as a new axis at place `axis`, or `tiled`, one behind another along it.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2])).tolist()
+    [[1, 2], [1, 2]]
+    """
+    names, sizes = axes_in_scope("all_gather", axis_name)
+    out = as_array(x)
+    place = axis_of("all_gather", axis, out.ndim + (not tiled), "axis")
+    for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name counts slowest
+        out = bind1(AllGather(place, (name,), size, tiled), out)
+        tiled = True
+    return out
+
+
+def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Array:
+    """The sum of `x` along the named axis, of which each member of the batch gets its part along `scatter_dimension`.
+
+    Without `tiled`, that axis has the named axis's size, and is gone in the result.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1, 2], [10, 20]])).tolist()
+    [11, 22]
+    """
+    name, size = one_axis("psum_scatter", axis_name)
+    value = as_array(x)
+    place = axis_of("psum_scatter", scatter_dimension, value.ndim, "scatter_dimension")
+    return bind1(ReduceScatter(place, (name,), size, bool(tiled)), value)
+
+
+# ------------------------------------------------------------------ ppermute
+
+
+@final
+@frozen(eq=False)
+class PPermute(LinearCollective):
+    name = "ppermute"
+    axis_name: Names
+    perm: tuple[tuple[int, int], ...]
+    axis_size: int = field(metadata=NOT_IN_JAX)
+
+    @property
+    @override
+    def names(self) -> Names:
+        return self.axis_name
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        for what, members in (("sources", [s for s, _ in self.perm]), ("destinations", [d for _, d in self.perm])):
+            if len(set(members)) != len(members) or any(not 0 <= m < self.axis_size for m in members):
+                raise ValueError(
+                    f"ppermute: the {what} in perm {self.perm} must be different and between 0 and {self.axis_size - 1}"
+                )
+        return avals[0]
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        if dim is None and len(self.perm) == axis.size:
+            return x, None
+        sources = [-1] * axis.size  # out of bounds: filled with zeros
+        for source, destination in self.perm:
+            sources[destination] = source
+        moved = batch_first(x, dim, axis)
+        numbers = GatherDimensionNumbers(range(1, moved.ndim), (0,), (0,))
+        whole = len(self.perm) == axis.size
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS if whole else GatherScatterMode.FILL_OR_DROP
+        prim = Gather(numbers, (1, *moved.shape[1:]), False, whole, mode, None if whole else 0)
+        return bind1(prim, moved, np.asarray(sources, np.int32)[:, None]), 0
+
+    @override
+    def transposed(self) -> Collective:
+        return evolve(self, perm=tuple([(d, s) for s, d in self.perm]))
+
+
+def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Array:
+    """`x` sent along the named axis: for each pair of `perm`, from its first to its second member of the batch.
+
+    A member to which nothing is sent gets zeros.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(np.array([1, 2, 3]))
+    Array([3, 1, 2], dtype=int32)
+    """
+    name, size = one_axis("ppermute", axis_name)
+    pairs = tuple([(static_int("ppermute", s, "perm"), static_int("ppermute", d, "perm")) for s, d in perm])
+    return bind1(PPermute((name,), pairs, size), x)
+
+
+# ------------------------------------------------------------------ all_to_all
+
+
+@final
+@frozen(eq=False)
+class AllToAll(LinearCollective):
+    """Cuts `split_axis` into as many pieces as the named axis has members; member `i` gets the `i`-th of every one."""
+
+    name = "all_to_all"
+    axis_name: Hashable
+    split_axis: int
+    concat_axis: int
+    tiled: bool
+    axis_size: int = field(metadata=NOT_IN_JAX)
+
+    @property
+    @override
+    def names(self) -> Names:
+        return (self.axis_name,)
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if not (0 <= self.split_axis < x.ndim and 0 <= self.concat_axis < x.ndim):
+            raise ValueError(
+                f"all_to_all: split_axis {self.split_axis} and concat_axis {self.concat_axis} must be axes of {x}"
+            )
+        sizes = list(x.shape)
+        if sizes[self.split_axis] % self.axis_size:
+            raise ValueError(
+                f"all_to_all: split_axis {self.split_axis} of {x} must be a multiple of {self.axis_size} long"
+            )
+        sizes[self.split_axis] //= self.axis_size
+        sizes[self.concat_axis] *= self.axis_size
+        return x.update(shape=tuple(sizes))
+
+    @override
+    def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        cut = _split(batch_first(x, dim, axis), self.split_axis + 1, axis.size)
+        # Axes of `cut`: senders, the axes before split_axis, receivers, the other axes.
+        order = [i for i in range(1, cut.ndim) if i != self.split_axis + 1]
+        order.insert(self.concat_axis, 0)
+        sent = transpose(cut, [self.split_axis + 1, *order])
+        return _merged(sent, self.concat_axis + 1), 0
+
+    @override
+    def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        split, concat = self.split_axis, self.concat_axis
+        moved = evolve(self, split_axis=split + (dim <= split), concat_axis=concat + (dim <= concat))
+        return bind1(moved, x), dim
+
+    @override
+    def transposed(self) -> Collective:
+        return evolve(self, split_axis=self.concat_axis, concat_axis=self.split_axis)
+
+
+def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Array:
+    """`x` with its axis `split_axis` dealt out along the named axis, which is collected at `concat_axis` in turn.
+
+    Without `tiled`, `split_axis` has the named axis's size and is gone in the result, where `concat_axis` is new.
+    `tiled`, `split_axis` is cut into pieces and these are joined along `concat_axis`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [2, 4]]
+    """
+    name, size = one_axis("all_to_all", axis_name)
+    value = as_array(x)
+    split = axis_of("all_to_all", split_axis, value.ndim, "split_axis")
+    concat = axis_of("all_to_all", concat_axis, value.ndim, "concat_axis")
+    if tiled or split == concat:
+        if not tiled and value.shape[split] != size:
+            raise ValueError(_UNEVEN.format(split, value.aval, size))
+        return bind1(AllToAll(name, split, concat, bool(tiled), size), value)
+    if value.shape[split] != size:
+        raise ValueError(_UNEVEN.format(split, value.aval, size))
+    # The new axis is there already, with size 1, when pieces are joined along it; the old one is left with size 1.
+    wide = split + (concat < split)
+    concat += split < concat
+    shape = list(value.shape)
+    shape.insert(concat, 1)
+    out = bind1(AllToAll(name, wide, concat, False, size), reshape(value, shape))
+    return reshape(out, [n for i, n in enumerate(out.shape) if i != wide])
+
+
+_UNEVEN: Final = "all_to_all: split_axis {} of {} must have the named axis's size {}, or a multiple of it if tiled"
