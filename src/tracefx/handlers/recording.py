@@ -52,14 +52,16 @@ class StageTracer(Tracer):
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
         need, remedy = _NEEDS.get(error, ("its value", _STATIC))
-        raise error(f"{need} was asked of {self.explain()} {remedy}")
+        where = self.explain()
+        told = f"{need} was asked of {self}, which {self.handler.title} traces without numbers."
+        raise error(f"{told} {where}{remedy}", where)
 
     def explain(self) -> str:
-        """What this tracer is and where it comes from, as a sentence's end."""
-        told = f"{self}, which {self.handler.title} traces without numbers."
+        """Where this tracer comes from, as a sentence with a blank after it; nothing if that is unknown."""
         if isinstance(self.origin, str):
-            return f"{told} It is {self.origin}."
-        return f"{told} It was made{at(self.origin)}." if self.origin is not None else told
+            return f"It is {self.origin}. "
+        makers = [eqn.prim.name for eqn in self.handler.eqns if self.binder in eqn.outs]
+        return f"It was made by {makers[0]}{at(self.origin)}. " if makers else ""
 
     @override
     def __repr__(self) -> str:
