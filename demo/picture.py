@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,14 +11,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
 INK: Final = "#22313f"
 STEPS: Final = "#c3d3e8"
 TRAINING: Final = "#2166ac"
 TEST: Final = "#d6604d"
-COLUMNS: Final = 5
-MOST: Final = 20  # so many misread digits have room
+MOST: Final = 25  # so many misread digits have room
 
 
 def draw(
@@ -30,7 +32,7 @@ def draw(
 ) -> None:
     """Write a PNG with the losses of all steps, the test's after each epoch, and the images that are misread."""
     with mpl.rc_context({"text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK}):
-        figure = Figure(figsize=(11, 5), dpi=150, layout="constrained")
+        figure = Figure(figsize=(11, 5), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
         ((left, right),) = figure.subfigures(1, 2, width_ratios=(1.3, 1), wspace=0.05, squeeze=False)
         _draw_losses(left.subplots(), np.asarray(losses), np.asarray(test_losses))
         _draw_misread(right, np.asarray(images), np.asarray(labels), np.asarray(predicted))
@@ -48,7 +50,9 @@ def _draw_losses(axes: Axes, losses: np.ndarray, test_losses: np.ndarray) -> Non
     axes.set_title("Negative log-likelihood", loc="left", fontweight="bold")
     axes.set_xlabel("epoch")
     axes.set_xlim(0, epochs * 1.13)  # leaves room for the names at the curves' ends
+    axes.spines["bottom"].set_bounds(0, epochs)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axes.grid(axis="y", color="#e6ebf0", linewidth=0.8)
     for name, end, color in (("training", means[-1], TRAINING), ("test", test_losses[-1], TEST)):
         axes.annotate(name, (epochs, end), (6, 0), textcoords="offset points", color=color, va="center", weight="bold")
@@ -56,12 +60,12 @@ def _draw_losses(axes: Axes, losses: np.ndarray, test_losses: np.ndarray) -> Non
 
 def _draw_misread(figure: SubFigure, images: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> None:
     (wrong,) = np.nonzero(labels != predicted)
-    title = f"{len(wrong)} of {len(labels)} test digits misread"
-    figure.suptitle(title if len(wrong) <= MOST else f"{title}, {MOST} shown", fontweight="bold")
-    rows = max(2, -(-min(len(wrong), MOST) // COLUMNS))
-    for i, axes in enumerate(figure.subplots(rows, COLUMNS, squeeze=False).flat):
+    title = f"{len(wrong)} of {len(labels)} test digits are misread"
+    figure.suptitle(title if len(wrong) <= MOST else f"{title}, {MOST} of them:", fontweight="bold")
+    shown = wrong[:MOST]
+    side = max(2, math.ceil(math.sqrt(len(shown))))
+    for axes in figure.subplots(side, side, squeeze=False).flat:
         axes.set_axis_off()
-        if i < min(len(wrong), MOST):
-            n = wrong[i]
-            axes.imshow(images[n].reshape(8, 8), cmap="Greys", vmin=0, vmax=1)
-            axes.set_title(f"{labels[n]} read as {predicted[n]}", fontsize=8)
+    for n, axes in zip(shown, figure.axes, strict=False):
+        axes.imshow(images[n].reshape(8, 8), cmap="Greys", vmin=0, vmax=1)
+        axes.set_title(f"{labels[n]} read as {predicted[n]}", fontsize=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from types import TracebackType
 from typing import Final, Self, TextIO, final
@@ -31,6 +32,7 @@ class Progress:
         """`done` steps of all are done, and there is this to say."""
         if self._live:
             line = f"{self._title} {self._bar(done)} {done}/{self._steps}  {text}"
+            line = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps can't be written over
             self._write("\r" + line.ljust(self._drawn))
             self._drawn = len(line)
         elif done % self._every == 0 or done == self._steps:
