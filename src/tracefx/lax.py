@@ -1,0 +1,296 @@
+"""The operations themselves, as functions with the names of `jax.lax`.
+
+They don't promote dtypes and broadcast only arrays without axes, so a program does nothing that isn't written in it;
+`tracefx.numpy` is made of them. Operands of one operation have one dtype, where a Python number takes that of the
+array beside it.
+
+>>> from tracefx import lax
+>>> lax.add(lax.iota("float32", 3), 1.0)
+Array([1., 2., 3.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracefx.core import trees
+from tracefx.core.trees import PyTree
+from tracefx.ops import collective, exchange, selection
+from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
+from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
+from tracefx.ops.bitwise import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    shift_left,
+    shift_right_arithmetic,
+    shift_right_logical,
+)
+from tracefx.ops.collective import AxisName, axis_index, axis_size
+from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
+from tracefx.ops.complex import complex, conj, imag, is_finite, real
+from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, dot, dot_general
+from tracefx.ops.cutting import pad, rev, slice
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
+from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
+from tracefx.ops.magnitude import abs, sign
+from tracefx.ops.powers import integer_pow, pow, square
+from tracefx.ops.reduction import (
+    argmax,
+    argmin,
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_xor,
+)
+from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.selection import clamp, select, select_n
+from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack
+from tracefx.ops.transcendental import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cbrt,
+    cos,
+    cosh,
+    exp,
+    exp2,
+    expm1,
+    log,
+    log1p,
+    logistic,
+    rsqrt,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+)
+from tracefx.ops.windows import GatherScatterMode
+
+__all__ = [
+    # arithmetic
+    "neg",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "rem",
+    "max",
+    "min",
+    "abs",
+    "sign",
+    "pow",
+    "integer_pow",
+    "square",
+    "floor",
+    "ceil",
+    "round",
+    "RoundingMethod",
+    # exponentials, trigonometry, roots
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "logistic",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    # complex numbers
+    "real",
+    "imag",
+    "complex",
+    "conj",
+    "is_finite",
+    # comparison, logic, choice
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "shift_left",
+    "shift_right_logical",
+    "shift_right_arithmetic",
+    "select",
+    "select_n",
+    "clamp",
+    # dtypes
+    "convert_element_type",
+    # shapes
+    "reshape",
+    "transpose",
+    "broadcast",
+    "broadcast_in_dim",
+    "squeeze",
+    "expand_dims",
+    "concatenate",
+    "stack",
+    "split",
+    "slice",
+    "pad",
+    "rev",
+    # new arrays
+    "full",
+    "full_like",
+    "iota",
+    "broadcasted_iota",
+    # reductions
+    "reduce_sum",
+    "reduce_prod",
+    "reduce_max",
+    "reduce_min",
+    "reduce_and",
+    "reduce_or",
+    "reduce_xor",
+    "argmax",
+    "argmin",
+    # contractions
+    "dot",
+    "dot_general",
+    "DotDimensionNumbers",
+    "Precision",
+    "PrecisionLike",
+    # indexing
+    "gather",
+    "scatter_add",
+    "GatherDimensionNumbers",
+    "ScatterDimensionNumbers",
+    "GatherScatterMode",
+    # named axes
+    "psum",
+    "pmean",
+    "pmax",
+    "pmin",
+    "axis_index",
+    "axis_size",
+    "all_gather",
+    "psum_scatter",
+    "ppermute",
+    "all_to_all",
+    # differentiation
+    "stop_gradient",
+]
+
+
+def stop_gradient(x: PyTree) -> Any:
+    """The arrays of a tree, as constants to differentiation.
+
+    >>> from tracefx import grad
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return trees.map(selection.stop_gradient, x)
+
+
+def psum(x: PyTree, axis_name: AxisName) -> Any:
+    """The sum of each array of a tree along the named axis.
+
+    The sum of a Python number is known at once: it times the axis's size. Raises NameError for a name that no
+    `vmap(..., axis_name=...)` around the call binds.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x / psum(x, "batch"), axis_name="batch")(full((4,), 3.0))
+    Array([0.25, 0.25, 0.25, 0.25], dtype=float32, weak_type=True)
+    """
+    return trees.map(lambda leaf: collective.psum(leaf, axis_name), x)
+
+
+def pmean(x: PyTree, axis_name: AxisName) -> Any:
+    """The mean of each array of a tree along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x - pmean(x, "batch"), axis_name="batch")(iota("float32", 3))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
+    return trees.map(lambda leaf: collective.pmean(leaf, axis_name), x)
+
+
+def pmax(x: PyTree, axis_name: AxisName) -> Any:
+    """The greatest value of each array of a tree along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: x - pmax(x, "batch"), axis_name="batch")(iota("float32", 3))
+    Array([-2., -1.,  0.], dtype=float32)
+    """
+    return trees.map(lambda leaf: collective.pmax(leaf, axis_name), x)
+
+
+def pmin(x: PyTree, axis_name: AxisName) -> Any:
+    """The least value of each array of a tree along the named axis.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pmin(x, "batch"), axis_name="batch", out_axes=None)(iota("float32", 3))
+    Array(0., dtype=float32)
+    """
+    return trees.map(lambda leaf: collective.pmin(leaf, axis_name), x)
+
+
+def all_gather(x: PyTree, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
+    """Each array of a tree, gathered along the named axis: as a new axis, or `tiled`, one behind another along `axis`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_gather(x, "batch"), axis_name="batch", out_axes=None)(iota("int32", 3))
+    Array([0, 1, 2], dtype=int32)
+    """
+    return trees.map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
+
+
+def psum_scatter(x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+    """The sum of each array of a tree along the named axis, dealt out along `scatter_dimension`.
+
+    Without `tiled`, that axis has the named axis's size, and is gone in the result.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: psum_scatter(x, "batch"), axis_name="batch")(full((2, 2), 1))
+    Array([2, 2], dtype=int32, weak_type=True)
+    """
+    return trees.map(
+        lambda leaf: exchange.psum_scatter(leaf, axis_name, scatter_dimension=scatter_dimension, tiled=tiled), x
+    )
+
+
+def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+    """Each array of a tree, sent along the named axis from the first to the second member of every pair of `perm`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: ppermute(x, "batch", [(0, 1), (1, 2), (2, 0)]), axis_name="batch")(iota("int32", 3))
+    Array([2, 0, 1], dtype=int32)
+    """
+    pairs = tuple([(source, destination) for source, destination in perm])
+    return trees.map(lambda leaf: exchange.ppermute(leaf, axis_name, pairs), x)
+
+
+def all_to_all(x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+    """Each array of a tree with `split_axis` dealt out along the named axis, which is collected at `concat_axis`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_to_all(x, "batch", 0, 0), axis_name="batch")(broadcasted_iota("int32", (2, 2), 0)).tolist()
+    [[0, 1], [0, 1]]
+    """
+    return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)

@@ -1,0 +1,160 @@
+"""All first-order operations, for those who go from names to operations: the parser, documentation, tests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracefx.core.primitive import Primitive
+from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Rem, Sub
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
+from tracefx.ops.bitwise import And, Not, Or, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
+from tracefx.ops.collective import AxisIndex, PMax, PMin, PSum
+from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.complex import Complex, Conj, Imag, IsFinite, Real
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cutting import Pad, Rev, Slice
+from tracefx.ops.elementwise import Add
+from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
+from tracefx.ops.filling import Iota
+from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.magnitude import Abs, Sign
+from tracefx.ops.powers import IntegerPow, Pow, Square
+from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
+from tracefx.ops.rounding import Ceil, Floor, Round
+from tracefx.ops.selection import Clamp, SelectN, StopGradient
+from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack
+from tracefx.ops.transcendental import (
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Cbrt,
+    Cos,
+    Cosh,
+    Exp,
+    Exp2,
+    Expm1,
+    Log,
+    Log1p,
+    Logistic,
+    Rsqrt,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+
+OPERATIONS: Final[tuple[type[Primitive], ...]] = (
+    # basis
+    ConvertElementType,
+    Reshape,
+    Transpose,
+    BroadcastInDim,
+    ReduceSum,
+    # filling
+    Iota,
+    # elementwise
+    Add,
+    # arithmetic
+    Neg,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Max,
+    Min,
+    # magnitude
+    Abs,
+    Sign,
+    # powers
+    Pow,
+    IntegerPow,
+    Square,
+    # rounding
+    Floor,
+    Ceil,
+    Round,
+    # complex
+    Real,
+    Imag,
+    Complex,
+    Conj,
+    IsFinite,
+    # transcendental
+    Exp,
+    Exp2,
+    Expm1,
+    Log,
+    Log1p,
+    Logistic,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Sqrt,
+    Rsqrt,
+    Cbrt,
+    # comparison
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    # bitwise
+    And,
+    Or,
+    Xor,
+    Not,
+    ShiftLeft,
+    ShiftRightLogical,
+    ShiftRightArithmetic,
+    # selection
+    SelectN,
+    Clamp,
+    StopGradient,
+    # shape
+    Squeeze,
+    Concatenate,
+    Stack,
+    Split,
+    # cutting
+    Slice,
+    Pad,
+    Rev,
+    # contraction
+    DotGeneral,
+    # reduction
+    ReduceMax,
+    ReduceMin,
+    ReduceProd,
+    ReduceAnd,
+    ReduceOr,
+    ReduceXor,
+    ArgMax,
+    ArgMin,
+    # indexing
+    Gather,
+    ScatterAdd,
+    # collective
+    PSum,
+    PMax,
+    PMin,
+    AxisIndex,
+    # exchange
+    AllGather,
+    ReduceScatter,
+    PPermute,
+    AllToAll,
+)
