@@ -430,9 +430,11 @@ class _Parser:
         self.expect(":", "and a type after a literal")
         aval = self.aval()
         try:
-            return Literal(val, aval)
+            literal = Literal(val, aval)
+            literal.numpy()
         except Exception as error:  # whatever NumPy has against the number
             self.fail(f"{val!r} is no literal of type {aval!r}: {error}", start, error)
+        return literal
 
     # -------------------------------------------------------------- operations and their parameters
 
