@@ -1,0 +1,69 @@
+"""What importing and using tracefx loads: never jax, and XLA only when something is compiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+REFUSE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in REFUSED:
+            raise ImportError(f"{name} must not be imported")
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def run(refused: set[str], program: str) -> str:
+    """What a program prints in a new process in which importing any of `refused` fails."""
+    text = f"REFUSED = {refused!r}\n{REFUSE}\n{textwrap.dedent(program)}"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_tracing_transforming_compiling_and_running_never_import_jax() -> None:
+    out = run(
+        {"jax"},
+        """
+        import numpy as np
+        import tracefx as fx, tracefx.numpy as fnp
+
+        def loss(w, x):
+            return fnp.sum(fnp.tanh(x @ w) ** 2)
+
+        w, x = {"a": np.ones((3, 2), np.float32)}, np.ones((4, 3), np.float32)
+        f = lambda w, x: loss(w["a"], x)
+        closed = fx.make_jaxpr(fx.grad(f))(w, x)
+        step = fx.jit(fx.value_and_grad(f))
+        value, gradient = step(w, x)
+        per_example = fx.jit(fx.vmap(fx.grad(f), in_axes=(None, 0)))(w, x)
+        again = step.lower(w, x).compile()(w, x)
+        assert np.allclose(gradient["a"], per_example["a"].sum(0), atol=1e-5)
+        assert np.allclose(value, f(w, x), atol=1e-5)
+        assert np.array_equal(again[0], value)
+        fx.hessian(lambda x: fnp.sum(x**3))(x[0])
+        str(closed)
+        print(any(name.split(".")[0] == "jax" for name in sys.modules))
+        """,
+    )
+    assert out == "False\n"
+
+
+def test_importing_and_eager_work_load_no_jaxlib() -> None:
+    out = run(
+        {"jax", "jaxlib"},
+        """
+        import numpy as np
+        import tracefx as fx, tracefx.numpy as fnp
+
+        x = fnp.arange(6.0).reshape(2, 3)
+        y = fnp.sum(fnp.sin(x) @ x.T * 2 + np.ones(2), axis=0)[0]
+        print(float(fnp.where(y > 0, 1.0, -1.0)), repr(x[1, 1:]))
+        """,
+    )
+    assert out == "1.0 Array([4., 5.], dtype=float32)\n"
