@@ -18,21 +18,33 @@ from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put
 from tracefx.transforms.devices import devices as devices
-from tracefx.transforms.differentiation import grad as grad
+from tracefx.transforms.differentiation import Jvp as Jvp
 from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
 from tracefx.transforms.differentiation import linearize as linearize
-from tracefx.transforms.differentiation import value_and_grad as value_and_grad
 from tracefx.transforms.differentiation import vjp as vjp
+from tracefx.transforms.gradients import Grad as Grad
+from tracefx.transforms.gradients import ValueAndGrad as ValueAndGrad
+from tracefx.transforms.gradients import grad as grad
+from tracefx.transforms.gradients import value_and_grad as value_and_grad
+from tracefx.transforms.jacobians import Hessian as Hessian
+from tracefx.transforms.jacobians import JacFwd as JacFwd
+from tracefx.transforms.jacobians import JacRev as JacRev
 from tracefx.transforms.jacobians import hessian as hessian
 from tracefx.transforms.jacobians import jacfwd as jacfwd
 from tracefx.transforms.jacobians import jacrev as jacrev
+from tracefx.transforms.jit import Jit as Jit
 from tracefx.transforms.jit import jit as jit
+from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
+from tracefx.transforms.pipelines import Identity as Identity
+from tracefx.transforms.pipelines import Transform as Transform
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
+from tracefx.transforms.staging import NamedCall as NamedCall
 from tracefx.transforms.staging import eval_shape as eval_shape
 from tracefx.transforms.staging import jaxpr_as_fun as jaxpr_as_fun
 from tracefx.transforms.staging import make_jaxpr as make_jaxpr
 from tracefx.transforms.staging import named_call as named_call
+from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 

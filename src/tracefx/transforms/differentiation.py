@@ -1,102 +1,59 @@
-"""`grad`, `value_and_grad`, `jvp`, `vjp`, `linearize`, `linear_transpose`."""
+"""`jvp`, `vjp`, `linearize`, `linear_transpose`, and what all of differentiation asks of arguments and results."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar, final, overload
 
 import numpy as np
+from attrs import field, frozen
+from typing_extensions import TypeVarTuple, override
 
 from tracefx.core import dtypes, trees
+from tracefx.core.array import ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.handler import as_array, current
+from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.jvp import JVP, JVPTracer
 from tracefx.handlers.stage import stage
 from tracefx.handlers.transpose import backward
-from tracefx.ops.basis import convert, full, instantiate
+from tracefx.ops.basis import convert, instantiate
 from tracefx.transforms.arguments import (
     AnyFunction,
-    check_argnums,
     flatten_values,
     name_of,
-    normalize_argnums,
     require_callable,
     to_arrays,
 )
 from tracefx.transforms.linearization import Linearization, jvp_values, linearize_values
+from tracefx.transforms.pipelines import Directional, HandlerTransform, No, Yes, check_flag
 from tracefx.transforms.shapes import flatten_avals
 
-
-def value_and_grad(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """A function that gives `fun`'s value, a scalar, and its gradient with respect to the arguments at `argnums`.
-
-    >>> value, gradient = value_and_grad(lambda x: x * x)(3.0)
-    >>> float(value), float(gradient)
-    (9.0, 6.0)
-    """
-    require_callable("value_and_grad", fun)
-    check_argnums(argnums, "value_and_grad")
-
-    @functools.wraps(fun)
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        places = normalize_argnums(argnums, len(args), "grad", fun)
-        dynamic = tuple([args[i] for i in places])
-        flat, treedef = flatten_values(dynamic, f"grad of {name_of(fun)}: the differentiated arguments")
-        for v in flat:
-            check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
-
-        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-            full_args = list(args)
-            for i, x in zip(places, treedef.unflatten(to_arrays(values)), strict=True):
-                full_args[i] = x
-            return call_for_values(fun, has_aux, full_args, kwargs)
-
-        linear, (out_tree, aux), handler = linearize_values(called, flat)
-        value = _scalar_output(fun, linear.outs, out_tree, holomorphic)
-        cts = linear.pull([full(value.aval, 1)])
-        gradients = treedef.unflatten([_cotangent(ct) for ct in cts])
-        gradient = gradients[0] if isinstance(argnums, int) else gradients
-        result = as_array(value)
-        return ((result, primals_of(aux, handler)), gradient) if has_aux else (result, gradient)
-
-    return value_and_gradient
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+X = TypeVar("X")
+H = TypeVar("H")
 
 
-def grad(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """A function that gives the gradient of `fun`, whose value is a scalar, with respect to the arguments at `argnums`.
-
-    >>> float(grad(lambda x: x * x)(3.0))
-    6.0
-    """
-    require_callable("grad", fun)
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
-
-    @functools.wraps(fun)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, g = both(*args, **kwargs)
-        return (g, value[1]) if has_aux else g
-
-    return gradient
-
-
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+@overload
+def jvp(fun: Callable[[*Ts], R], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[[*Ts], tuple[R, X]], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: Yes
+) -> tuple[R, R, X]: ...
+@overload
+def jvp(fun: Callable[..., R], primals: list[Any], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, X]], primals: list[Any], tangents: Sequence[Any], has_aux: Yes
+) -> tuple[R, R, X]: ...
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> tuple[Any, ...]:
     """`fun(*primals)` and its derivative in the direction `tangents`: `(primals_out, tangents_out[, aux])`.
 
     >>> y, dy = jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -117,11 +74,51 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
     outs, out_tangents, (out_tree, aux), handler = jvp_values(called, flat, checked)
     primals_out = out_tree.unflatten(to_arrays(outs))
-    tangents_out = out_tree.unflatten([_cotangent(t) for t in out_tangents])
+    tangents_out = out_tree.unflatten([cotangent(t) for t in out_tangents])
     return (primals_out, tangents_out, primals_of(aux, handler)) if has_aux else (primals_out, tangents_out)
 
 
-def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@final
+@frozen(init=False, eq=False, repr=False)
+class Jvp(HandlerTransform[Directional[H]]):
+    """`jvp` as a value: a function becomes one of primals and tangents. `over` gives the handler `jvp` runs under.
+
+    >>> y, dy = Jvp()(lambda x: x * x)((3.0,), (1.0,))
+    >>> float(y), float(dy)
+    (9.0, 6.0)
+    """
+
+    title: ClassVar[str] = "jvp"
+    has_aux: bool = field(default=False, validator=check_flag)
+
+    @overload
+    def __init__(self: Jvp[No], has_aux: No = False) -> None: ...
+    @overload
+    def __init__(self: Jvp[Yes], has_aux: Yes) -> None: ...
+    def __init__(self, has_aux: bool = False) -> None:
+        self.__attrs_init__(has_aux)
+
+    @override
+    def over(self, handler: Handler, /) -> JVP:
+        return JVP(handler)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("jvp", fun)
+        has_aux: Any = self.has_aux
+
+        @functools.wraps(fun)
+        def pushed(primals: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
+            return jvp(fun, primals, tangents, has_aux)
+
+        return pushed
+
+
+@overload
+def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[*Ts], R]]: ...
+@overload
+def linearize(fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes) -> tuple[R, Callable[[*Ts], R], X]: ...
+def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
     """`fun(*primals)` and the linear map from tangents of the inputs to tangents of the outputs there.
 
     Applying the map does none of the work of `fun` again.
@@ -137,13 +134,21 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
         flat, tree = flatten_tangents(tangents, "the linear map: tangents")
         trees.require_same_structure("the linear map: tangents", in_tree, tree, "the primals", "the tangents")
         checked = [_tangent("the linear map", p, t) for p, t in zip(linear.primals, flat, strict=True)]
-        return out_tree.unflatten([_cotangent(t) for t in linear.push(checked)])
+        return out_tree.unflatten([cotangent(t) for t in linear.push(checked)])
 
     out = out_tree.unflatten(to_arrays(linear.outs))
     return (out, push, aux) if has_aux else (out, push)
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(
+    fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False
+) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]]]: ...
+@overload
+def vjp(
+    fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes
+) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]], X]: ...
+def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
     """`fun(*primals)` and the map from cotangents of the outputs to a tuple of cotangents of the inputs.
 
     >>> y, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
@@ -157,13 +162,13 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
         trees.require_same_structure("the vjp function: cotangents", out_tree, tree, "the outputs", "the cotangents")
         checked = [_tangent("the vjp function", o, t) for o, t in zip(linear.outs, flat, strict=True)]
-        return in_tree.unflatten([_cotangent(ct) for ct in linear.pull(checked)])
+        return in_tree.unflatten([cotangent(ct) for ct in linear.pull(checked)])
 
     out = out_tree.unflatten(to_arrays(linear.outs))
     return (out, pull, aux) if has_aux else (out, pull)
 
 
-def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(fun: Callable[..., R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
     """The transpose of a linear function: cotangents of its output to a tuple of cotangents of its inputs.
 
     `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype.
@@ -187,12 +192,13 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     assert out_tree is not None
     structure = out_tree
 
-    def transposed(cotangents: Any) -> Any:
+    def transposed(cotangents: PyTree) -> tuple[Any, ...]:
         flat, tree = flatten_tangents(cotangents, "the transposed function: cotangents")
         trees.require_same_structure("the transposed function", structure, tree, "the outputs", "the cotangents")
         checked = [_matching("the transposed function", a, t) for a, t in zip(jaxpr.out_avals, flat, strict=True)]
         cts = backward(jaxpr, consts, [Linear(a) for a in avals], checked)
-        return in_tree.unflatten([_cotangent(ct) for ct in cts if ct is not None])
+        pulled: tuple[Any, ...] = in_tree.unflatten([cotangent(ct) for ct in cts if ct is not None])
+        return pulled
 
     return transposed
 
@@ -269,7 +275,7 @@ def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
     return convert(tangent, expected.dtype, expected.weak_type)
 
 
-def _cotangent(ct: Tangent) -> object:
+def cotangent(ct: Tangent) -> object:
     """A tangent as users get it: zeros are arrays of zeros, those of type float0 NumPy's."""
     if isinstance(ct, Zero) and ct.aval.dtype == float0:
         zeros: NDArray = np.zeros(ct.aval.shape, float0)
@@ -280,7 +286,9 @@ def _cotangent(ct: Tangent) -> object:
 # ------------------------------------------------------------------ what grad asks for
 
 
-def check_differentiable(transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool) -> None:
+def check_differentiable(
+    transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool
+) -> None:
     where = f"{transform} of {name_of(fun)}"
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
@@ -296,7 +304,7 @@ def check_differentiable(transform: str, fun: AnyFunction, dtype: dtypes.DType, 
         )
 
 
-def _scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
+def scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
     where = f"grad of {name_of(fun)}"
     if len(outs) != 1 or tree != trees.structure(0):
         raise TypeError(f"{where}: the function must give one scalar, got {tree}; use vjp for other outputs")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Concatenate, TypeAlias, TypeVar, final, overload
 
 import numpy as np
+from attrs import field, frozen
+from typing_extensions import ParamSpec, override
 
-from tracefx.core.array import Array
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
-from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value, from_numpy
 from tracefx.ops.basis import convert, instantiate, move_axis, reshape
@@ -26,9 +27,46 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.differentiation import call_for_values, check_differentiable, check_output, primals_of
 from tracefx.transforms.linearization import Linearization, linearize_values
+from tracefx.transforms.pipelines import (
+    L0,
+    No,
+    SameArguments,
+    Transform,
+    Yes,
+    argument_places,
+    check_flag,
+    check_places,
+)
 from tracefx.transforms.vmap import vmap
 
+P = ParamSpec("P")
+X = TypeVar("X", bound=ArrayLike)
+Aux = TypeVar("Aux")
 
+
+# Overloads overlap where a later one is more general and says less: mypy has to be told that this is no mistake.
+@overload
+def jacfwd(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[X, P], Array],
+    argnums: L0 = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> Callable[Concatenate[X, P], Array]: ...
+@overload
+def jacfwd(
+    fun: Callable[P, object],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> Callable[P, Any]: ...
+@overload
+def jacfwd(
+    fun: Callable[P, tuple[object, Aux]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+) -> Callable[P, tuple[Any, Aux]]: ...
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -41,23 +79,34 @@ def jacfwd(
     >>> jacfwd(lambda x: x * x)(fnp.arange(3.0)).tolist()
     [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
     """
-
-    def columns(linear: Linearization) -> list[list[object]]:
-        """For each output, its derivatives in one array an argument."""
-        avals = [p.aval for p in linear.primals]
-
-        def push(*tangents: Value) -> list[Value]:
-            return [instantiate(t) for t in linear.push(tangents)]
-
-        pushed: list[Value] = vmap(push)(*_basis(avals))
-        return [
-            [reshape(part, (*o.aval.shape, *a.shape)) for part, a in _parts(move_axis(t, 0, o.aval.ndim), -1, avals)]
-            for t, o in zip(pushed, linear.outs, strict=True)
-        ]
-
-    return _jacobian("jacfwd", columns, fun, argnums, has_aux, holomorphic, allow_int=False)
+    return JacFwd(argnums, has_aux, holomorphic)(fun)
 
 
+@overload
+def jacrev(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[X, P], Array],
+    argnums: L0 = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[X, P], Array]: ...
+@overload
+def jacrev(
+    fun: Callable[P, object],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[P, Any]: ...
+@overload
+def jacrev(
+    fun: Callable[P, tuple[object, Aux]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[P, tuple[Any, Aux]]: ...
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -71,27 +120,31 @@ def jacrev(
     >>> jacrev(lambda x: (x * x).sum())(fnp.arange(3.0)).tolist()
     [0.0, 2.0, 4.0]
     """
-
-    def rows(linear: Linearization) -> list[list[object]]:
-        avals = [o.aval for o in linear.outs]
-
-        def pull(*cts: Value) -> list[Value]:
-            return [instantiate(ct) for ct, m in zip(linear.pull(cts), linear.moving, strict=True) if m]
-
-        pulled = iter(vmap(pull)(*_basis(avals)))
-        by_argument: list[list[object]] = []
-        for p, m in zip(linear.primals, linear.moving, strict=True):
-            shapes = [(*a.shape, *p.aval.shape) for a in avals]
-            if m:
-                parts = _parts(next(pulled), 0, avals)
-                by_argument.append([reshape(part, s) for (part, _), s in zip(parts, shapes, strict=True)])
-            else:
-                by_argument.append([np.zeros(s, float0) for s in shapes])
-        return [list(row) for row in zip(*by_argument, strict=True)]
-
-    return _jacobian("jacrev", rows, fun, argnums, has_aux, holomorphic, allow_int)
+    return JacRev(argnums, has_aux, holomorphic, allow_int)(fun)
 
 
+@overload
+def hessian(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[X, P], Array],
+    argnums: L0 = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> Callable[Concatenate[X, P], Array]: ...
+@overload
+def hessian(
+    fun: Callable[P, object],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> Callable[P, Any]: ...
+@overload
+def hessian(
+    fun: Callable[P, tuple[object, Aux]],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+) -> Callable[P, tuple[Any, Aux]]: ...
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -101,7 +154,91 @@ def hessian(
     >>> hessian(lambda x: (x**3).sum())(fnp.arange(2.0)).tolist()
     [[0.0, 0.0], [0.0, 6.0]]
     """
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+    return Hessian(argnums, has_aux, holomorphic)(fun)
+
+
+@final
+@frozen(eq=False, repr=False)
+class JacFwd(Transform[SameArguments]):
+    """`jacfwd` and its options, as a value."""
+
+    title: ClassVar[str] = "jacfwd"
+    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
+    has_aux: bool = field(default=False, validator=check_flag)
+    holomorphic: bool = field(default=False, validator=check_flag)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        def columns(linear: Linearization) -> list[list[object]]:
+            """For each output, its derivatives in one array an argument."""
+            avals = [p.aval for p in linear.primals]
+
+            def push(*tangents: Value) -> list[Value]:
+                return [instantiate(t) for t in linear.push(tangents)]
+
+            pushed: list[Value] = vmap(push)(*_basis(avals))
+            return [
+                [
+                    reshape(part, (*o.aval.shape, *a.shape))
+                    for part, a in _parts(move_axis(t, 0, o.aval.ndim), -1, avals)
+                ]
+                for t, o in zip(pushed, linear.outs, strict=True)
+            ]
+
+        return _jacobian("jacfwd", columns, fun, self.argnums, self.has_aux, self.holomorphic, allow_int=False)
+
+
+@final
+@frozen(eq=False, repr=False)
+class JacRev(Transform[SameArguments]):
+    """`jacrev` and its options, as a value."""
+
+    title: ClassVar[str] = "jacrev"
+    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
+    has_aux: bool = field(default=False, validator=check_flag)
+    holomorphic: bool = field(default=False, validator=check_flag)
+    allow_int: bool = field(default=False, validator=check_flag)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        def rows(linear: Linearization) -> list[list[object]]:
+            avals = [o.aval for o in linear.outs]
+
+            def pull(*cts: Value) -> list[Value]:
+                return [instantiate(ct) for ct, m in zip(linear.pull(cts), linear.moving, strict=True) if m]
+
+            pulled = iter(vmap(pull)(*_basis(avals)))
+            by_argument: list[list[object]] = []
+            for p, m in zip(linear.primals, linear.moving, strict=True):
+                shapes = [(*a.shape, *p.aval.shape) for a in avals]
+                if m:
+                    parts = _parts(next(pulled), 0, avals)
+                    by_argument.append([reshape(part, s) for (part, _), s in zip(parts, shapes, strict=True)])
+                else:
+                    by_argument.append([np.zeros(s, float0) for s in shapes])
+            return [list(row) for row in zip(*by_argument, strict=True)]
+
+        return _jacobian("jacrev", rows, fun, self.argnums, self.has_aux, self.holomorphic, self.allow_int)
+
+
+@final
+@frozen(eq=False, repr=False)
+class Hessian(Transform[SameArguments]):
+    """`hessian` and its options, as a value: `JacFwd` of `JacRev` with these options."""
+
+    title: ClassVar[str] = "hessian"
+    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
+    has_aux: bool = field(default=False, validator=check_flag)
+    holomorphic: bool = field(default=False, validator=check_flag)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("hessian", fun)
+        forward, reverse = (
+            JacFwd(self.argnums, self.has_aux, self.holomorphic),
+            JacRev(self.argnums, self.has_aux, self.holomorphic),
+        )
+        return forward(reverse(fun))
 
 
 Pieces: TypeAlias = Callable[[Linearization], list[list[object]]]
@@ -143,10 +280,10 @@ def _jacobian(
     return jacobian
 
 
-def _basis(avals: Sequence[ShapedArray]) -> list[Tangent]:
+def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
     """The standard basis of the space of these arrays together: a batch for each, along axis 0."""
     total = sum(a.size for a in avals)
-    arrays: list[Tangent] = []
+    arrays: list[Value] = []
     start = 0
     for a in avals:
         block = np.eye(total, a.size, -start, a.dtype)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, Self, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Concatenate, Generic, Self, TypeVar, cast, final, overload
 
-from attrs import frozen
+from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.call import Call
 from tracefx.core import trees
+from tracefx.core.array import is_arraylike
 from tracefx.core.backend import BACKEND, Program
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
@@ -25,9 +27,10 @@ from tracefx.transforms.arguments import (
     to_arrays,
     to_values,
 )
+from tracefx.transforms.pipelines import Preserving, Transform, check_flag
 from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.stages import LoweredCall, TracedCall
-from tracefx.transforms.statics import JitOptions, StaticArguments
+from tracefx.transforms.statics import Dynamic, StaticArguments
 from tracefx.transforms.tracing import TRACES, Signature, Trace, keepable, signature, trace
 
 P = ParamSpec("P")
@@ -36,36 +39,49 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-def jit_options(
-    static_argnums: int | Sequence[int] | None = None,
-    static_argnames: str | Sequence[str] | None = None,
-    donate_argnums: int | Sequence[int] | None = None,
-    donate_argnames: str | Sequence[str] | None = None,
-    keep_unused: bool = False,
-    inline: bool = False,
-) -> JitOptions:
-    return JitOptions(
-        _numbers("static_argnums", static_argnums),
-        _names("static_argnames", static_argnames),
-        _numbers("donate_argnums", donate_argnums),
-        _names("donate_argnames", donate_argnames),
-        keep_unused,
-        inline,
-    )
+def _places(given: int | Sequence[int] | None) -> tuple[int, ...]:
+    numbers = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
+    return numbers if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers) else tuple(sorted({*numbers}))
 
 
-def _numbers(option: str, given: int | Sequence[int] | None) -> tuple[int, ...]:
-    if given is None:
-        return ()
-    check_argnums(given, "jit", option)
-    return (given,) if isinstance(given, int) else tuple(given)
-
-
-def _names(option: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    if any(not isinstance(n, str) for n in names):
-        raise TypeError(f"jit: {option} must be a string or a sequence of strings, got {given!r}")
-    return names
+    return tuple(sorted(set(names), key=str))
+
+
+def _check_places(transform: Jit, option: Attribute[tuple[int, ...]], given: tuple[int, ...]) -> None:
+    check_argnums(given, transform.title, option.alias or option.name)
+
+
+def _check_names(transform: Jit, option: Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
+    if any(not isinstance(n, str) for n in given):
+        raise TypeError(f"jit: {option.alias} must be a string or a sequence of strings, got {given!r}")
+
+
+@final
+@frozen(eq=False, repr=False, kw_only=True)
+class Jit(Transform[Preserving]):
+    """`jit` and its options, as a value; what they mean is said at `jit`.
+
+    >>> Jit(static_argnums=1) == Jit(static_argnums=(1,))
+    True
+    """
+
+    title: ClassVar[str] = "jit"
+    static_argnums: tuple[int, ...] = field(default=(), converter=_places, validator=_check_places)
+    static_argnames: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
+    donate_argnums: tuple[int, ...] = field(default=(), converter=_places, validator=_check_places)
+    donate_argnames: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
+    keep_unused: bool = field(default=False, validator=check_flag)
+    inline: bool = field(default=False, validator=check_flag)
+
+    @override
+    def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
+        return Jitted(fun, self)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        return Jitted(fun, self)
 
 
 @final
@@ -74,7 +90,7 @@ class Jitted(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, fun: Callable[P, R], options: JitOptions) -> None:
+    def __init__(self, fun: Callable[P, R], options: Jit) -> None:
         require_callable("jit", fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
@@ -83,6 +99,12 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._static = StaticArguments.of(fun, options.static_argnums, options.static_argnames, "static")
         self._donate = StaticArguments.of(fun, options.donate_argnums, options.donate_argnames, "donate")
+        both = {*self._static.numbers, *self._static.names} & {*self._donate.numbers, *self._donate.names}
+        if both:
+            raise ValueError(
+                f"jit of {self._name}: the arguments {sorted(map(str, both))} are both static and donated, but only "
+                "traced arguments have memory to give away"
+            )
         self._traces = TRACES.traces(fun)
         self._programs: dict[Signature, tuple[Trace, Program]] = {}
 
@@ -105,7 +127,11 @@ class Jitted(Generic[P, R]):
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], Signature]:
         dynamic, statics = self._static.split(self._where, args, kwargs)
         leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
-        values = to_values(leaves, dynamic, self._where)
+        try:
+            values = to_values(leaves, dynamic, self._where)
+        except TypeError:
+            self._require_arrays(leaves, dynamic, len(args))
+            raise
         return values, signature(in_tree, tuple([v.aval for v in values]), statics)
 
     def _trace(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
@@ -114,8 +140,22 @@ class Jitted(Generic[P, R]):
             return known
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.closed_over(self._fun, args, kwargs)
-        made = trace(fun, key.in_tree, key.avals, argument_names(fun, self._name, *dynamic), self._name)
+        made = trace(fun, key.in_tree, key.avals, self._arguments(dynamic, len(args)), self._name)
         return self._traces.setdefault((key, self._static), made) if keepable(made) else made
+
+    def _arguments(self, dynamic: Dynamic, count: int) -> list[str]:
+        """What messages call the traced leaves of a call with `count` positional arguments."""
+        return argument_names(self._fun, self._name, *dynamic, self._static.dynamic_places(count))
+
+    def _require_arrays(self, leaves: Sequence[object], dynamic: Dynamic, count: int) -> None:
+        """A better `TypeError` for a leaf that is no array than those who know nothing of arguments can give."""
+        for i, leaf in enumerate(leaves):
+            if not is_arraylike(leaf):
+                raise TypeError(
+                    f"jit: {self._arguments(dynamic, count)[i]} must be an array or a number, got {leaf!r} of type "
+                    f"{type(leaf).__name__}; list the argument in static_argnums or static_argnames (for `self`, "
+                    "static_argnums=0) if the program may depend on it, or register its type as a pytree"
+                )
 
     def _compile(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Program]:
         traced = self._trace(key, args, kwargs)
@@ -127,7 +167,7 @@ class Jitted(Generic[P, R]):
         """The places of donated leaves among the inputs of the program."""
         if not self._donate.numbers and not self._donate.names:
             return ()
-        dynamic_places = [i for i in range(len(args)) if i not in self._static.numbers]
+        dynamic_places = self._static.dynamic_places(len(args))
         leaf_args, leaf_kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         chosen = [leaf_args[dynamic_places.index(i)] for i in self._donate.numbers if i in dynamic_places]
         chosen += [leaf_kwargs[name] for name in self._donate.names if name in leaf_kwargs]
@@ -191,10 +231,19 @@ class Jitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<jitted {self._fun!r}>"
 
+    @override
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference where a module has it under its name, as decorated functions are; else by function."""
+        found: object = sys.modules.get(getattr(self, "__module__", ""))
+        name: str = getattr(self, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Jitted, (self._fun, self._options))
+
 
 @final
 class BoundJitted(Generic[P, R]):
-    """A jitted method of an instance: the instance is the first argument, traced if it is a pytree or else static."""
+    """A jitted method of an instance: the instance is the first argument, traced unless it is listed as static."""
 
     def __init__(self, jitted: Jitted[..., R], instance: object) -> None:
         functools.update_wrapper(self, jitted)
@@ -255,7 +304,7 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
-) -> JitDecorator: ...
+) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
     *,
@@ -265,27 +314,23 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
-) -> Jitted[P, R] | JitDecorator:
+) -> Jitted[P, R] | Jit:
     """Compile `fun` with XLA, once for each kind of arguments, and run the compiled program from then on.
 
     Arguments are traced: inside `fun` they have a shape and a dtype, but no value. Those in `static_argnums` or
     `static_argnames` keep their value and must be hashable; another value is another program. The memory of donated
     arguments may be used for the results. `inline` leaves no trace of the call in an enclosing program. Without `fun`
-    it is a decorator with options.
+    the result is the transformation with these options, for use as a decorator.
 
     >>> jit(lambda x: x * x)(3.0)
     Array(9., dtype=float32, weak_type=True)
     """
-    options = jit_options(static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline)
-    return JitDecorator(options) if fun is None else Jitted(fun, options)
-
-
-@final
-@frozen
-class JitDecorator:
-    """`jit` with options, waiting for its function."""
-
-    options: JitOptions
-
-    def __call__(self, fun: Callable[P, R]) -> Jitted[P, R]:
-        return Jitted(fun, self.options)
+    transform = Jit(
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+        keep_unused=keep_unused,
+        inline=inline,
+    )
+    return transform if fun is None else transform(fun)

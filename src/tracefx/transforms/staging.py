@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, final, overload
 
-from typing_extensions import ParamSpec
+from attrs import Attribute, field, frozen
+from typing_extensions import ParamSpec, override
 
+from tracefx.core.array import Array
 from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from tracefx.core.source import named_scope
+from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
-from tracefx.transforms.arguments import argument_names, name_of, require_callable, to_arrays
-from tracefx.transforms.jit import jit_options
+from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
+from tracefx.transforms.pipelines import No, Preserving, Transform, Yes
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
@@ -21,10 +24,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@overload
 def make_jaxpr(
-    fun: Callable[..., Any],
-    static_argnums: int | Sequence[int] = (),
-    return_shape: bool = False,
+    fun: Callable[P, object], static_argnums: int | Sequence[int] = (), return_shape: No = False
+) -> Callable[P, ClosedJaxpr]: ...
+@overload
+def make_jaxpr(
+    fun: Callable[P, Array], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
+) -> Callable[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
+@overload
+def make_jaxpr(
+    fun: Callable[P, object], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
+) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
+def make_jaxpr(
+    fun: Callable[..., object], static_argnums: int | Sequence[int] = (), return_shape: bool = False
 ) -> Callable[..., Any]:
     """A function that gives the program of `fun` for its arguments, which may be arrays or only types.
 
@@ -35,7 +48,9 @@ def make_jaxpr(
     { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
     require_callable("make_jaxpr", fun)
-    static = StaticArguments.of(fun, jit_options(static_argnums).static_argnums, (), "static")
+    check_argnums(static_argnums, "make_jaxpr", "static_argnums")
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    static = StaticArguments.of(fun, numbers, (), "static")
 
     @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +61,11 @@ def make_jaxpr(
     return traced
 
 
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+@overload
+def eval_shape(fun: Callable[..., Array], *args: PyTree, **kwargs: PyTree) -> ShapeDtypeStruct: ...
+@overload
+def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any: ...
+def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any:
     """The types of `fun`'s outputs, as a tree of `ShapeDtypeStruct`, without computing anything.
 
     >>> eval_shape(lambda x: x @ x.T, ShapeDtypeStruct((2, 3), "float32"))
@@ -58,15 +77,37 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
     """`fun` with its operations inside a `named_scope`, called as the function is unless `name` is given."""
-    require_callable("named_call", fun)
-    scope = name_of(fun) if name is None else name
+    return NamedCall(name)(fun)
 
-    @functools.wraps(fun)
-    def named(*args: P.args, **kwargs: P.kwargs) -> R:
-        with named_scope(scope):
-            return fun(*args, **kwargs)
 
-    return named
+def _check_name(transform: NamedCall, option: Attribute[str | None], name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"named_call: name must be a string or None, got {name!r}")
+
+
+@final
+@frozen(eq=False, repr=False)
+class NamedCall(Transform[Preserving]):
+    """`named_call` and its name, as a value.
+
+    >>> NamedCall("encoder")
+    NamedCall(name='encoder')
+    """
+
+    title: ClassVar[str] = "named_call"
+    name: str | None = field(default=None, validator=_check_name)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("named_call", fun)
+        scope = name_of(fun) if self.name is None else self.name
+
+        @functools.wraps(fun)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with named_scope(scope):
+                return fun(*args, **kwargs)
+
+        return named
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
@@ -91,8 +132,8 @@ def _traced(
     where = f"{transform} of {name_of(fun)}: arguments"
     dynamic, _ = static.split(where, args, kwargs)
     avals, in_tree = flatten_avals(dynamic, where)
-    of_traced = static.closed_over(fun, args, kwargs)
-    return trace(of_traced, in_tree, tuple(avals), argument_names(of_traced, name_of(fun), *dynamic), name_of(fun))
+    origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
+    return trace(static.closed_over(fun, args, kwargs), in_tree, tuple(avals), origins, name_of(fun))
 
 
 def _out_shapes(made: Trace) -> Any:

@@ -17,19 +17,6 @@ Dynamic: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 @final
 @frozen
-class JitOptions:
-    """What `jit` was asked for, in one form: positions and names of static and of donated arguments."""
-
-    static_argnums: tuple[int, ...] = ()
-    static_argnames: tuple[str, ...] = ()
-    donate_argnums: tuple[int, ...] = ()
-    donate_argnames: tuple[str, ...] = ()
-    keep_unused: bool = False
-    inline: bool = False
-
-
-@final
-@frozen
 class StaticArguments:
     """The static arguments of a function: positions for calls by position, names for calls by keyword.
 
@@ -84,8 +71,12 @@ class StaticArguments:
                     f"its values, but {value!r} of type {type(value).__name__} is not"
                 ) from error
             keys.append((place, key))
-        dynamic_args = tuple([a for i, a in enumerate(args) if i not in self.numbers])
+        dynamic_args = tuple([args[i] for i in self.dynamic_places(len(args))])
         return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(keys)
+
+    def dynamic_places(self, count: int) -> list[int]:
+        """The positions of the traced ones among `count` positional arguments."""
+        return [i for i in range(count) if i not in self.numbers]
 
     def closed_over(self, fun: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., R]:
         """`fun` as a function of its traced arguments alone, the static ones being those of this call."""

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar, final
+
+from attrs import Attribute, field, frozen
+from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
-from tracefx.core.handler import CURRENT, as_array
+from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value
 from tracefx.handlers.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
+from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def vmap(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     in_axes: PyTree = 0,
     out_axes: PyTree = 0,
     axis_name: Hashable = None,
     axis_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """`fun` applied along an axis of its arguments at once, with the results stacked along `out_axes`.
 
     `in_axes` says for each positional argument (as a tree prefix) which axis is mapped, `None` for arguments that are
@@ -32,48 +39,96 @@ def vmap(
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
     Array([0., 2., 4.], dtype=float32)
     """
-    require_callable("vmap", fun)
-    _check_axes("in_axes", in_axes)
-    _check_axes("out_axes", out_axes)
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    return Vmap(in_axes, out_axes, axis_name, axis_size)(fun)
 
-    @functools.wraps(fun)
-    def batched(*args: Any, **kwargs: Any) -> Any:
-        where = f"vmap of {name_of(fun)}"
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(
-                f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
-                "arguments; give one entry for each, or one integer for all"
+
+def _of_arguments(axes: PyTree) -> HeldTree:
+    return HeldTree.of(tuple(axes) if isinstance(axes, list) else axes)
+
+
+def _check_axes(transform: Vmap, option: Attribute[HeldTree], axes: HeldTree) -> None:
+    for entry in axes.leaves:
+        if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int)):
+            raise TypeError(f"vmap: {option.alias} must be made of integers and None, got {entry!r}")
+
+
+def _check_name(transform: Vmap, option: Attribute[Hashable], name: Hashable) -> None:
+    try:
+        hash(name)
+    except TypeError as error:
+        raise TypeError(f"vmap: axis_name must be hashable, got {name!r}") from error
+
+
+def _check_size(transform: Vmap, option: Attribute[int | None], size: object) -> None:
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+        raise TypeError(f"vmap: axis_size must be a non-negative integer or None, got {size!r}")
+
+
+@final
+@frozen(eq=False, repr=False)
+class Vmap(HandlerTransform[Preserving]):
+    """`vmap` and its options, as a value; what they mean is said at `vmap`.
+
+    >>> Vmap(in_axes=({"scale": None, "shift": 0}, 0))
+    Vmap(in_axes=({'scale': None, 'shift': 0}, 0))
+    """
+
+    title: ClassVar[str] = "vmap"
+    _in_axes: HeldTree = field(default=HeldTree.of(0), converter=_of_arguments, validator=_check_axes)
+    _out_axes: HeldTree = field(default=HeldTree.of(0), converter=HeldTree.of, validator=_check_axes)
+    axis_name: Hashable = field(default=None, validator=_check_name)
+    axis_size: int | None = field(default=None, validator=_check_size)
+
+    @property
+    def in_axes(self) -> PyTree:
+        return self._in_axes.tree
+
+    @property
+    def out_axes(self) -> PyTree:
+        return self._out_axes.tree
+
+    @override
+    def over(self, handler: Handler, /) -> Batch:
+        """The handler of a batch of `axis_size` on `handler`."""
+        if self.axis_size is None:
+            raise ValueError(f"{self!r}: the handler of a batch needs its size; give axis_size")
+        return Batch(handler, MappedAxis(self.axis_size, self.axis_name))
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("vmap", fun)
+        in_axes, out_axes, axis_name, axis_size = self.in_axes, self.out_axes, self.axis_name, self.axis_size
+
+        @functools.wraps(fun)
+        def batched(*args: Any, **kwargs: Any) -> Any:
+            where = f"vmap of {name_of(fun)}"
+            if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+                raise ValueError(
+                    f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
+                    "arguments; give one entry for each, or one integer for all"
+                )
+            values, in_tree = flatten_values((args, kwargs), f"{where}: arguments")
+            entries = trees.broadcast_prefix(
+                (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
-        values, in_tree = flatten_values((args, kwargs), f"{where}: arguments")
-        entries = trees.broadcast_prefix(
-            (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
-        )
-        dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-        axis = MappedAxis(_axis_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
-        handler = Batch(CURRENT.get(), axis)
-        mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
-        token = CURRENT.set(handler)
-        try:
-            call_args, call_kwargs = in_tree.unflatten(to_arrays(mapped))
-            outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
-        finally:
-            CURRENT.reset(token)
-        out_entries = trees.broadcast_prefix(
-            out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
-        )
-        pairs = [handler.unwrap(o) for o in outs]
-        results = [_place(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)]
-        return out_tree.unflatten(results)
+            dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
+            axis = MappedAxis(_axis_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
+            handler = Batch(CURRENT.get(), axis)
+            mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
+            token = CURRENT.set(handler)
+            try:
+                call_args, call_kwargs = in_tree.unflatten(to_arrays(mapped))
+                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
+            finally:
+                CURRENT.reset(token)
+            out_entries = trees.broadcast_prefix(
+                out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
+            )
+            pairs = [handler.unwrap(o) for o in outs]
+            results = [_place(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)]
+            return out_tree.unflatten(results)
 
-    return batched
-
-
-def _check_axes(option: str, axes: PyTree) -> None:
-    for entry in trees.leaves(axes):
-        if isinstance(entry, bool) or not isinstance(entry, int):
-            raise TypeError(f"vmap: {option} must be made of integers and None, got {entry!r}")
+        return batched
 
 
 def _dim(where: str, option: str, entry: object, ndim: int) -> int | None:

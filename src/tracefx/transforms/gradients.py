@@ -1,0 +1,502 @@
+"""`grad` and `value_and_grad`, as functions and as values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Concatenate, TypeVar, final, overload
+
+from attrs import field, frozen
+from typing_extensions import ParamSpec, override
+
+from tracefx.core.handler import as_array
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value
+from tracefx.ops.basis import full
+from tracefx.transforms.arguments import flatten_values, name_of, normalize_argnums, require_callable, to_arrays
+from tracefx.transforms.differentiation import (
+    call_for_values,
+    check_differentiable,
+    cotangent,
+    primals_of,
+    scalar_output,
+)
+from tracefx.transforms.linearization import linearize_values
+from tracefx.transforms.pipelines import (
+    L0,
+    L1,
+    L2,
+    L3,
+    Gradients,
+    No,
+    Place,
+    Place2,
+    Several,
+    Somewhere,
+    Transform,
+    ValuesAndGradients,
+    Yes,
+    argument_places,
+    check_flag,
+    check_places,
+)
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+R = TypeVar("R")
+X = TypeVar("X")
+N = TypeVar("N")
+H = TypeVar("H")
+
+
+# Overloads overlap where a later one is more general and says less: mypy has to be told that this is no mistake.
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, P], R],
+    argnums: L0 = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], R],
+    argnums: L1,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[R, B]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, P], R],
+    argnums: L2,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, P], tuple[R, C]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, D, P], R],
+    argnums: L3,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], R],
+    argnums: tuple[L0, L1],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[R, Any]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[Concatenate[A, P], tuple[R, X]],
+    argnums: L0 = 0,
+    *,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    argnums: L1,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
+    argnums: L2,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
+    argnums: L3,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    argnums: tuple[L0, L1],
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[tuple[R, X], Any]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives `fun`'s value, a scalar, and its gradient with respect to the arguments at `argnums`.
+
+    >>> value, gradient = value_and_grad(lambda x: x * x)(3.0)
+    >>> float(value), float(gradient)
+    (9.0, 6.0)
+    """
+    return ValueAndGrad(argnums, has_aux, holomorphic, allow_int)(fun)
+
+
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, P], R],
+    argnums: L0 = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, P], A]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], R],
+    argnums: L1,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], B]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, P], R],
+    argnums: L2,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, P], C]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, D, P], R],
+    argnums: L3,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, D, P], D]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], R],
+    argnums: tuple[L0, L1],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+@overload
+def grad(
+    fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[Any, ...]]: ...
+@overload
+def grad(
+    fun: Callable[Concatenate[A, P], tuple[R, X]],
+    argnums: L0 = 0,
+    *,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, P], tuple[A, X]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    argnums: L1,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[B, X]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
+    argnums: L2,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, P], tuple[C, X]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
+    argnums: L3,
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    argnums: tuple[L0, L1],
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> Callable[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
+@overload
+def grad(
+    fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[Any, X]]: ...
+@overload
+def grad(
+    fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> Callable[P, tuple[tuple[Any, ...], X]]: ...
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the gradient of `fun`, whose value is a scalar, with respect to the arguments at `argnums`.
+
+    >>> float(grad(lambda x: x * x)(3.0))
+    6.0
+    """
+    return Grad(argnums, has_aux, holomorphic, allow_int)(fun)
+
+
+@final
+@frozen(init=False, eq=False, repr=False)
+class ValueAndGrad(Transform[ValuesAndGradients[N, H]]):
+    """`value_and_grad` and its options, as a value.
+
+    >>> ValueAndGrad(argnums=[0, 1], has_aux=True)
+    ValueAndGrad(argnums=(0, 1), has_aux=True)
+    """
+
+    title: ClassVar[str] = "value_and_grad"
+    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
+    has_aux: bool = field(default=False, validator=check_flag)
+    holomorphic: bool = field(default=False, validator=check_flag)
+    allow_int: bool = field(default=False, validator=check_flag)
+
+    @overload
+    def __init__(
+        self: ValueAndGrad[L0, No], argnums: L0 = 0, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Place, No],
+        argnums: Place,
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[tuple[Place, Place2], No],
+        argnums: tuple[Place, Place2],
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Somewhere, No],
+        argnums: int,
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Several, No],
+        argnums: Sequence[int],
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[L0, Yes], argnums: L0 = 0, *, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Place, Yes], argnums: Place, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[tuple[Place, Place2], Yes],
+        argnums: tuple[Place, Place2],
+        has_aux: Yes,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Somewhere, Yes], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Several, Yes],
+        argnums: Sequence[int],
+        has_aux: Yes,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueAndGrad[Somewhere, bool],
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+    ) -> None:
+        self.__attrs_init__(argnums, has_aux, holomorphic, allow_int)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("value_and_grad", fun)
+        argnums, has_aux, holomorphic, allow_int = self.argnums, self.has_aux, self.holomorphic, self.allow_int
+
+        @functools.wraps(fun)
+        def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+            places = normalize_argnums(argnums, len(args), "grad", fun)
+            dynamic = tuple([args[i] for i in places])
+            flat, treedef = flatten_values(dynamic, f"grad of {name_of(fun)}: the differentiated arguments")
+            for v in flat:
+                check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
+
+            def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+                full_args = list(args)
+                for i, x in zip(places, treedef.unflatten(to_arrays(values)), strict=True):
+                    full_args[i] = x
+                return call_for_values(fun, has_aux, full_args, kwargs)
+
+            linear, (out_tree, aux), handler = linearize_values(called, flat)
+            value = scalar_output(fun, linear.outs, out_tree, holomorphic)
+            cts = linear.pull([full(value.aval, 1)])
+            gradients = treedef.unflatten([cotangent(ct) for ct in cts])
+            gradient = gradients[0] if isinstance(argnums, int) else gradients
+            result = as_array(value)
+            return ((result, primals_of(aux, handler)), gradient) if has_aux else (result, gradient)
+
+        return value_and_gradient
+
+
+@final
+@frozen(init=False, eq=False, repr=False)
+class Grad(Transform[Gradients[N, H]]):
+    """`grad` and its options, as a value.
+
+    >>> float((Grad() @ Grad())(lambda x: x**3)(2.0))
+    12.0
+    """
+
+    title: ClassVar[str] = "grad"
+    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
+    has_aux: bool = field(default=False, validator=check_flag)
+    holomorphic: bool = field(default=False, validator=check_flag)
+    allow_int: bool = field(default=False, validator=check_flag)
+
+    @overload
+    def __init__(
+        self: Grad[L0, No], argnums: L0 = 0, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Place, No], argnums: Place, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[tuple[Place, Place2], No],
+        argnums: tuple[Place, Place2],
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Somewhere, No], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Several, No],
+        argnums: Sequence[int],
+        has_aux: No = False,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[L0, Yes], argnums: L0 = 0, *, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Place, Yes], argnums: Place, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[tuple[Place, Place2], Yes],
+        argnums: tuple[Place, Place2],
+        has_aux: Yes,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Somewhere, Yes], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Several, Yes], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Grad[Somewhere, bool],
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+    ) -> None:
+        self.__attrs_init__(argnums, has_aux, holomorphic, allow_int)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("grad", fun)
+        both = ValueAndGrad(self.argnums, self.has_aux, self.holomorphic, self.allow_int).transformed(fun)
+        has_aux = self.has_aux
+
+        @functools.wraps(fun)
+        def gradient(*args: Any, **kwargs: Any) -> Any:
+            value, g = both(*args, **kwargs)
+            return (g, value[1]) if has_aux else g
+
+        return gradient

@@ -1,0 +1,407 @@
+"""Transformations as values: composed with `@`, compared, hashed, printed, pickled.
+
+A transformation is called on a function and gives a function. What it does to the function's type is its *kind*, a type
+parameter that only type checkers look at; kinds say what a composition does as far as Python's types can say it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, Concatenate, Final, Generic, Literal, Self, TypeAlias, TypeVar, cast, final, overload
+
+import attrs
+from attrs import frozen
+from typing_extensions import ParamSpec, TypeVarTuple, override
+
+from tracefx.core import trees
+from tracefx.core.equality import strict
+from tracefx.core.handler import Handler
+from tracefx.core.trees import PyTree, TreeDescription, describe
+from tracefx.transforms.arguments import check_argnums
+
+# ------------------------------------------------------------------ kinds: what a transformation does to a type
+
+
+class Kind:
+    """What a transformation does to a function's type. Kinds have no instances, and none is another's subclass."""
+
+
+class Unsaid(Kind):
+    """A function becomes some function."""
+
+
+class SameArguments(Kind):
+    """The arguments stay what they are."""
+
+
+class Preserving(Kind):
+    """Arguments and results stay what they are."""
+
+
+N = TypeVar("N")
+H = TypeVar("H")
+
+
+class Gradients(Kind, Generic[N, H]):
+    """The result becomes the argument at `N`, in a pair with the auxiliary output if `H` is true."""
+
+
+class ValuesAndGradients(Kind, Generic[N, H]):
+    """The result becomes a pair of what it was and the argument at `N`."""
+
+
+class Directional(Kind, Generic[H]):
+    """The function takes primals and tangents, and gives a pair of results."""
+
+
+@final
+class Somewhere:
+    """In the place of `N`: a position that the type checker doesn't know, or, with `H` just `bool`, one or several."""
+
+
+@final
+class Several:
+    """In the place of `N`: positions that the type checker doesn't know."""
+
+
+Yes: TypeAlias = Literal[True]
+No: TypeAlias = Literal[False]
+L0: TypeAlias = Literal[0]
+L1: TypeAlias = Literal[1]
+L2: TypeAlias = Literal[2]
+L3: TypeAlias = Literal[3]
+Place = TypeVar("Place", bound=Literal[0, 1, 2, 3])
+Place2 = TypeVar("Place2", bound=Literal[0, 1, 2, 3])
+
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+R = TypeVar("R")
+X = TypeVar("X")
+M = TypeVar("M")
+K = TypeVar("K", bound=Kind)
+K2 = TypeVar("K2", bound=Kind)
+Changing: TypeAlias = SameArguments | Gradients[Any, Any] | ValuesAndGradients[Any, Any]
+S = TypeVar("S", bound=Changing)
+S2 = TypeVar("S2", bound=Changing)
+
+
+# ------------------------------------------------------------------ transformations
+
+
+class Transform(ABC, Generic[K]):
+    """A transformation of functions, as a value.
+
+    `(a @ b)(f)` is `a(b(f))`; `@` is associative, and `Identity()` is neutral. Two transformations are equal if they
+    are of one type and have the same options, in whatever way these were written.
+
+    >>> from tracefx.transforms.gradients import Grad
+    >>> from tracefx.transforms.jit import Jit
+    >>> pipeline = Jit(static_argnums=1) @ Grad()
+    >>> pipeline == Jit(static_argnums=(1,)) @ Identity() @ Grad(argnums=0), pipeline
+    (True, Jit(static_argnums=(1,)) @ Grad())
+    >>> float(pipeline(lambda x, n: x**n)(2.0, 3))
+    12.0
+    """
+
+    __slots__ = ()
+    title: ClassVar[str]
+    """How messages call the transformation, e.g. `vmap`."""
+
+    @abstractmethod
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that `fun` becomes."""
+
+    @overload
+    def __call__(self: Transform[Preserving], fun: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> Callable[Concatenate[A, P], A]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], B]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> Callable[Concatenate[A, B, C, P], C]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> Callable[Concatenate[A, B, C, D, P], D]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+    @overload
+    def __call__(self: Transform[Gradients[Somewhere, No]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: Transform[Gradients[Several, No]], fun: Callable[P, R], /) -> Callable[P, tuple[Any, ...]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, P], tuple[A, X]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, P], tuple[B, X]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[C, X]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[Any, X]]: ...
+    @overload
+    def __call__(
+        self: Transform[Gradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[Any, ...], X]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[R, B]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[R, C]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[Somewhere, No]], fun: Callable[P, R], /
+    ) -> Callable[P, tuple[R, Any]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[Several, No]], fun: Callable[P, R], /
+    ) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[R, X], Any]]: ...
+    @overload
+    def __call__(
+        self: Transform[ValuesAndGradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: Transform[Directional[No]], fun: Callable[[*Ts], R], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
+    @overload
+    def __call__(
+        self: Transform[Directional[Yes]], fun: Callable[[*Ts], tuple[R, X]], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
+    @overload
+    def __call__(self: Transform[Gradients[Somewhere, bool]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: Transform[ValuesAndGradients[Somewhere, bool]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: Transform[SameArguments], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: Transform[Unsaid], fun: Callable[..., Any], /) -> Callable[..., Any]: ...
+    def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
+        return self.transformed(fun)
+
+    # What fits first is meant. Later ones are more general and say less: mypy has to be told that this is no mistake.
+    @overload
+    def __matmul__(self: Transform[Preserving], other: Transform[K2], /) -> Transform[K2]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self, other: Transform[Preserving], /) -> Transform[K]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(  # type: ignore[overload-overlap]
+        self: Transform[Gradients[N, No]], other: Transform[Gradients[M, No]], /
+    ) -> Transform[Gradients[N, No]]: ...
+    @overload
+    def __matmul__(self: Transform[S], other: Transform[S2], /) -> Transform[SameArguments]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self, other: Transform[K2], /) -> Transform[Unsaid]: ...
+    def __matmul__(self, other: Transform[Any], /) -> Transform[Any]:
+        if not isinstance(other, Transform):
+            return NotImplemented
+        parts = (*_parts(self), *_parts(other))
+        if not parts:
+            return Identity()
+        if len(parts) == 1:
+            return parts[0]
+        return ComposedHandlers(parts) if all(isinstance(p, HandlerTransform) for p in parts) else Composed(parts)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and strict(self) == strict(other))
+
+    @override
+    def __hash__(self) -> int:
+        return hash(strict(self))
+
+    @override
+    def __repr__(self) -> str:
+        options = [
+            (f.alias or f.name, getattr(self, f.name), f.default)
+            for f in attrs.fields(cast("type[attrs.AttrsInstance]", type(self)))
+        ]
+        changed = [name for name, given, default in options if strict(given) != strict(default)]
+        return f"{type(self).__name__}({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
+
+
+class HandlerTransform(Transform[K]):
+    """A transformation that is nothing but a handler around the function's run."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def over(self, handler: Handler, /) -> Handler:
+        """The transformation's handler, on `handler`."""
+
+    # More than the base says, so no override to mypy; and what fits first is meant, as there.
+    @overload  # type: ignore[override]
+    def __matmul__(self: Transform[Preserving], other: HandlerTransform[K2], /) -> HandlerTransform[K2]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self: Transform[Preserving], other: Transform[K2], /) -> Transform[K2]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self, other: HandlerTransform[Preserving], /) -> HandlerTransform[K]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self, other: Transform[Preserving], /) -> Transform[K]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __matmul__(self, other: Transform[K2], /) -> Transform[Unsaid]: ...
+    @override
+    def __matmul__(self, other: Transform[Any], /) -> Transform[Any]:
+        return super().__matmul__(other)
+
+
+def _parts(transform: Transform[Any]) -> tuple[Transform[Any], ...]:
+    if isinstance(transform, Composed):
+        return transform.parts
+    return () if isinstance(transform, Identity) else (transform,)
+
+
+@final
+@frozen(eq=False)
+class Identity(HandlerTransform[Preserving]):
+    """The transformation that leaves everything as it is.
+
+    >>> Identity()(len)("abc")
+    3
+    """
+
+    title: ClassVar[str] = "identity"
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        return fun
+
+    @override
+    def over(self, handler: Handler, /) -> Handler:
+        return handler
+
+
+@frozen(eq=False, repr=False)
+class Composed(Transform[K]):
+    """Transformations one around the other, the first outermost. Made by `@`: two or more parts, none composed."""
+
+    title: ClassVar[str] = "composition"
+    parts: tuple[Transform[Any], ...]
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        for part in reversed(self.parts):
+            fun = part(fun)
+        return fun
+
+    @override
+    def __repr__(self) -> str:
+        return " @ ".join(map(repr, self.parts))
+
+
+@final
+class ComposedHandlers(Composed[K], HandlerTransform[K]):
+    """Handlers one on the other."""
+
+    __slots__ = ()
+
+    @override
+    def over(self, handler: Handler, /) -> Handler:
+        for part in cast("tuple[HandlerTransform[Any], ...]", self.parts):
+            handler = part.over(handler)
+        return handler
+
+
+# ------------------------------------------------------------------ options
+
+
+@final
+@frozen
+class HeldTree:
+    """A tree as an option: its leaves and a description of its structure, so that it can be hashed and pickled."""
+
+    leaves: tuple[Hashable, ...]
+    structure: TreeDescription
+
+    @classmethod
+    def of(cls, tree: PyTree) -> Self:
+        """Hold a tree, in which None is a leaf. A held tree is held already."""
+        if isinstance(tree, cls):
+            return tree
+        if tree is None or isinstance(tree, int):
+            return cls((cast(Hashable, tree),), LEAF)  # the common case does without jaxlib
+        leaves, treedef = trees.flatten_leaves(tree, _AXIS_TYPES, none_is_leaf=True)
+        return cls(tuple(leaves), describe(treedef))
+
+    @property
+    def tree(self) -> PyTree:
+        """The tree again."""
+        return self.leaves[0] if self.structure == LEAF else self.structure.build().unflatten(self.leaves)
+
+
+LEAF: Final = TreeDescription("leaf")
+_AXIS_TYPES: Final[frozenset[type]] = frozenset({int, type(None)})
+
+
+def argument_places(given: int | Sequence[int]) -> int | tuple[int, ...]:
+    """The converter of `argnums`: one position or several, which are two different things."""
+    return tuple(given) if isinstance(given, Sequence) else given
+
+
+def check_places(transform: Transform[Any], option: attrs.Attribute[Any], given: object) -> None:
+    """The validator of `argnums`."""
+    check_argnums(given, transform.title, option.alias or option.name)
+
+
+def check_flag(transform: Transform[Any], option: attrs.Attribute[bool], given: bool) -> None:
+    """The validator of options that are true or false."""
+    if not isinstance(given, bool):
+        raise TypeError(f"{transform.title}: {option.alias} must be True or False, got {given!r}")
