@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
-from typing import ClassVar, Final, Generic, TypeVar, final
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
 from attrs import frozen
 from typing_extensions import override
@@ -61,6 +61,10 @@ class Handler(ABC):
             handler = handler.below
 
 
+Origin: TypeAlias = Provenance | str | None
+"""Where a tracer comes from: a line of user code, or words such as "the argument `x` of `loss`"."""
+
+
 class Tracer(Array):
     """A value on its way through one handler; only that handler looks inside."""
 
@@ -71,9 +75,8 @@ class Tracer(Array):
     def handler(self) -> Handler: ...
 
     @property
-    def source(self) -> Provenance | None:
-        """The line of user code that made this tracer, where its handler keeps it."""
-        return None
+    @abstractmethod
+    def origin(self) -> Origin: ...
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -124,14 +127,21 @@ class handling(Generic[H]):
 
     On leaving, what was current before is current again. If another handler has become current meanwhile and was not
     taken off (a generator suspended inside its own `with`, say), nothing is changed and `HandlerStateError` names both.
+    It is raised too on entering a block that has been entered and not left yet.
     """
 
     __slots__ = ("_handler", "_outer")
 
     def __init__(self, handler: H) -> None:
         self._handler = handler
+        self._outer: Handler | None = None
 
     def __enter__(self) -> H:
+        if self._outer is not None:
+            raise HandlerStateError(
+                f"the block that makes {self._handler.title} current has been entered already; make another one with "
+                "handling(...) to nest it"
+            )
         self._outer = CURRENT.get()
         CURRENT.set(self._handler)
         return self._handler
@@ -140,12 +150,13 @@ class handling(Generic[H]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = CURRENT.get()
-        if now is not self._handler:
+        if now is not self._handler or self._outer is None:
             raise HandlerStateError(
                 f"leaving a block that made {self._handler.title} current, but {now.title} is current: "
                 "blocks must be left in the reverse order of entering them (was one entered in a generator?)"
             )
         CURRENT.set(self._outer)
+        self._outer = None
 
 
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
@@ -179,11 +190,21 @@ def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence
         CURRENT.reset(token)
 
 
+def require_home(values: Sequence[Value], where: str) -> None:
+    """`EscapedTracerError` for a tracer among `values` that is a stranger to the handlers in force here."""
+    for x in values:
+        if type(x) is not ConcreteArray and isinstance(x, Tracer):
+            handler = CURRENT.get()
+            if all(x.handler is not h for h in handler.chain()):
+                raise escaped(x, handler, where)
+
+
 def escaped(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
     """The error for a tracer whose handler is not on the chain of the one that met it."""
-    home = tracer.handler
+    home, origin = tracer.handler, tracer.origin
+    made = f", as {origin}," if isinstance(origin, str) else at(origin)
     message = (
-        f"{tracer} was made by {home.title}{at(tracer.source)} and turned up {where}, where "
+        f"{type(tracer).__name__}({tracer.aval}) was made by {home.title}{made} and turned up {where}, where "
         f"the handlers are {' on '.join(h.title for h in handler.chain())}. "
     )
     if home.thread != threading.get_ident():

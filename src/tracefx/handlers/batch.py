@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import NamedAxis
-from tracefx.core.handler import CURRENT, Handler, Tracer, under
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing
-from tracefx.core.source import Provenance
+from tracefx.core.source import here
 from tracefx.core.values import Value
 
 
@@ -26,15 +26,11 @@ class BatchTracer(Tracer):
     handler: Batch
     val: Value
     dim: int
+    origin: Origin
     aval: ShapedArray = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "aval", self.val.aval.without_axis(self.dim))
-
-    @property
-    @override
-    def source(self) -> Provenance | None:
-        return self.val.source if isinstance(self.val, Tracer) else None
 
     @override
     def __repr__(self) -> str:
@@ -64,7 +60,7 @@ class Batch(Handler):
         return MappingProxyType({**self.inner.axes, self.axis.name: self.axis.size})
 
     def wrap(self, x: Value, dim: int | None) -> Value:
-        return x if dim is None else BatchTracer(self, x, dim)
+        return x if dim is None else BatchTracer(self, x, dim, here())
 
     def unwrap(self, x: Value) -> tuple[Value, int | None]:
         if type(x) is BatchTracer and x.handler is self:
@@ -87,7 +83,8 @@ class Batch(Handler):
             outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])
         finally:
             CURRENT.reset(token)
-        return [x if dim is None else BatchTracer(self, x, dim) for x, dim in zip(outs, dims, strict=True)]
+        source = here()
+        return [x if dim is None else BatchTracer(self, x, dim, source) for x, dim in zip(outs, dims, strict=True)]
 
     def named_in(self, prim: Primitive) -> bool:
         """Whether the operation refers to our axis by name."""

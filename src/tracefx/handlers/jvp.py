@@ -12,10 +12,10 @@ from typing_extensions import override
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import CURRENT, Handler, Tracer, under
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
-from tracefx.core.source import Provenance
+from tracefx.core.source import here
 from tracefx.core.values import Value
 
 
@@ -27,16 +27,12 @@ class JVPTracer(Tracer):
     handler: JVP
     primal: Value
     tangent: Value
+    origin: Origin
 
     @property
     @override
     def aval(self) -> ShapedArray:
         return self.primal.aval
-
-    @property
-    @override
-    def source(self) -> Provenance | None:
-        return self.primal.source if isinstance(self.primal, Tracer) else None
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -52,7 +48,7 @@ class JVPTracer(Tracer):
 class JVP(Handler):
     """Every value of ours is a pair of a primal and a tangent; operations on them do their `jvp`."""
 
-    title = "jvp"
+    title = "differentiation"
     inner: Handler
     thread: int = field(factory=threading.get_ident, init=False)
 
@@ -62,7 +58,7 @@ class JVP(Handler):
         return self.inner
 
     def wrap(self, primal: Value, tangent: Tangent) -> Value:
-        return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent)
+        return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent, here())
 
     def unwrap(self, x: Value) -> tuple[Value, Tangent]:
         if type(x) is JVPTracer and x.handler is self:
@@ -96,4 +92,5 @@ class JVP(Handler):
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
-        return [p if type(t) is Zero else JVPTracer(self, p, t) for p, t in zip(outs, out_tangents, strict=True)]
+        source = here()
+        return [p if type(t) is Zero else JVPTracer(self, p, t, source) for p, t in zip(outs, out_tangents, strict=True)]

@@ -19,16 +19,12 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import Handler, Tracer, escaped, under
+from tracefx.core.handler import Handler, Origin, Tracer, escaped, under
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source import Provenance, Source, at, here
+from tracefx.core.source import at, here
 from tracefx.core.values import Value
-
-Origin = Source | str | None
-"""Where a tracer comes from: a line of user code, or words such as "the argument `x` of `loss`"."""
-
 
 @final
 @frozen(eq=False)
@@ -43,11 +39,6 @@ class StageTracer(Tracer):
     @override
     def aval(self) -> ShapedArray:
         return self.binder.aval
-
-    @property
-    @override
-    def source(self) -> Provenance | None:
-        return self.origin if isinstance(self.origin, Source) else None
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:

@@ -9,11 +9,11 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import CURRENT, ROOT, Handler
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.recording import Origin, Recording
+from tracefx.handlers.recording import Recording
 
 
 @final
