@@ -53,7 +53,9 @@ class Program(Protocol):
 class LoweredProgram(Protocol):
     """A program lowered to the compiler's input language."""
 
-    def text(self) -> str: ...
+    def text(self, debug_info: bool = False) -> str:
+        """The program in that language, with the user's lines and scopes if asked for."""
+        ...
 
     def compile(self, options: Mapping[str, str | int | float | bool]) -> Program: ...
 

@@ -61,23 +61,39 @@ def to_arrays(values: Sequence[ArrayLike]) -> list[object]:
     return [as_array(v) for v in values]
 
 
-def argument_names(f: AnyFunction, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[str]:
-    """One phrase a leaf of `(args, kwargs)`, such as "the argument `x['a']` of loss", for messages."""
-    try:
-        parameters = list(inspect.signature(f).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):
-        parameters = []
+def argument_names(
+    f: AnyFunction, name: str, args: Sequence[object], kwargs: Mapping[str, object], places: Sequence[int]
+) -> list[str]:
+    """One phrase a leaf of `(args, kwargs)`, such as "the argument `x['a']` of loss", for messages.
+
+    `places` are the positions that `args`, which need not be all of them, have in a call of `f`.
+    """
     paths, _ = trees.flatten_with_path((tuple(args), dict(kwargs)))
-    return [f"the argument {_argument(path, parameters, len(args))} of {name}" for path, _ in paths]
+    parameters = _positional(f)
+    return [f"the argument {_argument(path, parameters, places)} of {name}" for path, _ in paths]
 
 
-def _argument(path: KeyPath, parameters: Sequence[str], positional: int) -> str:
+def _positional(f: AnyFunction) -> Callable[[int], str]:
+    """What the function calls its positional arguments."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return str
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+
+    def called(place: int) -> str:
+        if place < len(names):
+            return names[place]
+        return f"{rest[0]}[{place - len(names)}]" if rest else str(place)
+
+    return called
+
+
+def _argument(path: KeyPath, parameters: Callable[[int], str], places: Sequence[int]) -> str:
     _, which, *rest = path
     place = getattr(which, "idx", None)
-    if isinstance(place, int):
-        name = parameters[place] if place < min(len(parameters), positional) else str(place)
-    else:
-        name = str(getattr(which, "key", which))
+    name = parameters(places[place]) if isinstance(place, int) else str(getattr(which, "key", which))
     return f"`{name}{keystr(tuple(rest))}`"
 
 

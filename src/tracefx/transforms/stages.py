@@ -9,6 +9,7 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec
 
 from tracefx.core.backend import BACKEND, LoweredProgram, Program
+from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value
@@ -31,6 +32,12 @@ class CompiledCall(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         values = self.flatten(*args, **kwargs)
+        for x in values:
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    f"the compiled {self.trace.name} runs on numbers and cannot be transformed, but was called with "
+                    f"{x}: transform the jitted function instead"
+                )
         outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
         return cast(R, self.trace.out_tree.unflatten(outs))
 
@@ -56,9 +63,9 @@ class LoweredCall(Generic[P, R]):
     trace: Trace
     flatten: Callable[P, list[Value]] = field(repr=False)
 
-    def as_text(self) -> str:
-        """The StableHLO module."""
-        return self.program.text()
+    def as_text(self, *, debug_info: bool = False) -> str:
+        """The StableHLO module, with the line and the `named_scope`s of each operation if asked for."""
+        return self.program.text(debug_info)
 
     def compile(self, compiler_options: CompilerOptions | None = None) -> CompiledCall[P, R]:
         """Compile, with XLA's options by name if any are given."""

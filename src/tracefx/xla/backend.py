@@ -27,8 +27,8 @@ class LoweredModule:
 
     lowered: Lowered
 
-    def text(self) -> str:
-        return runtime.module_text(self.lowered.module)
+    def text(self, debug_info: bool = False) -> str:
+        return runtime.module_text(self.lowered.module, locations=debug_info)
 
     def compile(self, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
         low = self.lowered

@@ -1,0 +1,344 @@
+"""What may not leave a transformation, and what is said when it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.errors import EscapedTracerError
+from tracefx.core.handler import ROOT, current
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+
+
+def of_jvp(f: Any) -> Any:
+    return lambda x: fx.jvp(f, (x,), (x,))
+
+
+def of_vjp(f: Any) -> Any:
+    return lambda x: fx.vjp(f, x)
+
+
+def of_linearize(f: Any) -> Any:
+    return lambda x: fx.linearize(f, x)
+
+
+def of_grad(f: Any) -> Any:
+    return fx.grad(lambda x: fnp.sum(f(x)))
+
+
+MAKERS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
+    "jit": (fx.jit, "jit"),
+    "vmap": (fx.vmap, "vmap"),
+    "grad": (of_grad, "differentiation"),
+    "jvp": (of_jvp, "differentiation"),
+    "vjp": (of_vjp, "differentiation"),
+    "linearize": (of_linearize, "differentiation"),
+    "make_jaxpr": (fx.make_jaxpr, "jit"),
+    "jit of grad": (lambda f: fx.jit(of_grad(f)), "differentiation"),
+    "vmap of grad": (lambda f: fx.vmap(fx.grad(f)), "differentiation"),
+    "grad of vmap": (lambda f: fx.grad(lambda x: fnp.sum(fx.vmap(f)(x))), "vmap"),
+}
+USES: Final[dict[str, Callable[[Any], object]]] = {
+    "an operation": lambda t: fnp.sin(t),
+    "an operator": lambda t: t + 1,
+    "an operand of jit": lambda t: fx.jit(lambda x: x * 2)(t),
+    "closed over by jit": lambda t: fx.jit(lambda x: x * t)(2.0),
+    "closed over by vmap": lambda t: fx.vmap(lambda x: x * t)(X),
+    "closed over by grad": lambda t: fx.grad(lambda x: fnp.sum(x * t))(2.0),
+    "an operand of grad": lambda t: fx.grad(lambda x: fnp.sum(x))(t),
+    "an operand of vmap": lambda t: fx.vmap(lambda x: x * 2, in_axes=None, axis_size=2)(t),
+    "closed over by make_jaxpr": lambda t: fx.make_jaxpr(lambda x: x * t)(2.0),
+    "returned by jit": lambda t: fx.jit(lambda x: (x, t))(2.0),
+    "returned by vmap": lambda t: fx.vmap(lambda x: (x, t))(X),
+    "returned by vmap, out_axes None": lambda t: fx.vmap(lambda x: (x, t), out_axes=(0, None))(X),
+    "returned by jvp": lambda t: fx.jvp(lambda x: (x, t), (1.0,), (1.0,)),
+    "returned by vjp": lambda t: fx.vjp(lambda x: (x, t), 1.0),
+}
+
+
+def store(f_of: Callable[[Callable[[Any], Any]], Any], into: list[Any]) -> int:
+    """Run a transformation of a function that stores one of its values, and give the line that made the value."""
+
+    def leaks(x: Any) -> Any:
+        into.append(fnp.sin(x) * 2.0)  # THE LINE
+        return into[-1]
+
+    f_of(leaks)(X)
+    return leaks.__code__.co_firstlineno + 1
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("made", MAKERS)
+def test_a_stored_tracer_is_refused_at_once(made: str, use: str) -> None:
+    f_of, title = MAKERS[made]
+    held: list[Any] = []
+    line = store(f_of, held)
+    with pytest.raises(EscapedTracerError) as caught:
+        USES[use](held[0])
+    message = str(caught.value)
+    assert f"was made by {title} at {__file__}:{line} (" in message, message
+    assert "return it from the function instead of storing it" in message
+    assert current() is ROOT
+
+
+@pytest.mark.parametrize("made", MAKERS)
+def test_a_stored_argument_is_refused_and_named(made: str) -> None:
+    f_of, title = MAKERS[made]
+    held: list[Any] = []
+
+    def leaks(x: Any) -> Any:
+        held.append(x)
+        return x * 2.0
+
+    f_of(leaks)(X)
+    with pytest.raises(EscapedTracerError, match=f"was made by {title}"):
+        held[0] + 1
+
+
+def test_the_arguments_name_is_said() -> None:
+    held: list[Any] = []
+
+    def loss(weights: Any) -> Any:
+        held.append(weights["w"])
+        return fnp.sum(weights["w"])
+
+    fx.jit(loss)({"w": X})
+    with pytest.raises(EscapedTracerError, match=r"the argument `weights\['w'\]` of loss"):
+        fnp.sin(held[0])
+
+
+class Place:
+    attribute: Any = None
+
+
+GLOBAL: list[Any] = []
+
+
+def test_through_a_global_and_an_attribute() -> None:
+    def leaks(x: Any) -> Any:
+        GLOBAL.append(x * 2)
+        Place.attribute = x * 3
+        return x
+
+    fx.jit(leaks)(X)
+    for tracer in (GLOBAL.pop(), Place.attribute):
+        with pytest.raises(EscapedTracerError, match="was made by jit at"):
+            fnp.cos(tracer)
+
+
+def test_through_a_generator() -> None:
+    def steps() -> Iterator[Any]:
+        x = yield
+        while True:
+            x = yield fnp.sin(x)
+
+    run = steps()
+    next(run)
+    fx.jit(run.send)(X)  # the generator keeps no tracer: it gave the sine and waits for the next
+    np.testing.assert_allclose(np.asarray(run.send(X)), np.sin(X), rtol=1e-6)
+
+    def keeps() -> Iterator[Any]:
+        x = yield
+        yield x
+        yield fnp.sin(x)
+
+    run = keeps()
+    next(run)
+    fx.jit(run.send)(X)
+    with pytest.raises(EscapedTracerError, match="was made by jit"):
+        next(run)
+
+
+def test_into_another_transformation_running_inside() -> None:
+    """A tracer of the inner transformation, used by the outer one while it still runs."""
+    held: list[Any] = []
+
+    def outer(x: Any) -> Any:
+        fx.vmap(lambda y: held.append(y * x))(X)  # type: ignore[func-returns-value]  # None is a tree without leaves
+        return held[-1] * 2
+
+    for transformed in (fx.jit(outer), fx.vmap(outer), fx.grad(outer)):
+        with pytest.raises(EscapedTracerError, match="was made by vmap at"):
+            transformed(X)
+
+
+def test_of_an_inner_jit_into_an_outer_one() -> None:
+    held: list[Any] = []
+
+    def outer(x: Any) -> Any:
+        fx.jit(lambda y: held.append(y * 2))(x)  # type: ignore[func-returns-value]
+        return held[-1] + x
+
+    with pytest.raises(EscapedTracerError, match="was made by jit at"):
+        fx.jit(outer)(X)
+    held.clear()
+    with pytest.raises(EscapedTracerError, match="was made by jit at"):
+        fx.grad(outer)(2.0)
+
+
+def test_outer_tracers_may_be_used_inside() -> None:
+    """The other direction is what closures are for."""
+
+    def f(x: Any) -> Any:
+        return fx.vmap(lambda y: fx.jit(lambda z: x * y * z)(2.0))(fnp.asarray(X)).sum()
+
+    np.testing.assert_allclose(float(fx.grad(f)(3.0)), 2 * X.sum(), rtol=1e-6)
+    np.testing.assert_allclose(float(fx.jit(fx.grad(f))(3.0)), 2 * X.sum(), rtol=1e-6)
+
+
+# ------------------------------------------------------------------ threads
+
+
+def in_thread(work: Callable[[], object]) -> BaseException | None:
+    """Run `work` in a new thread with a context of its own; what it raised."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=lambda: contextvars.Context().run(run))
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None
+
+
+@pytest.mark.parametrize("made", ["jit", "vmap", "grad", "jvp", "make_jaxpr"])
+def test_a_thread_started_inside_is_told_how_to_pass_the_context(made: str) -> None:
+    f_of, title = MAKERS[made]
+    errors: list[BaseException | None] = []
+
+    def f(x: Any) -> Any:
+        errors.append(in_thread(lambda: fnp.sin(x)))
+        return x * 2.0
+
+    f_of(f)(X)
+    (error,) = errors
+    assert isinstance(error, EscapedTracerError)
+    assert f"was made by {title}" in str(error)
+    assert "another thread" in str(error)
+    assert "contextvars.copy_context().run" in str(error)
+
+
+@pytest.mark.parametrize("made", ["jit", "vmap", "grad", "jvp"])
+def test_with_the_context_passed_on_a_thread_takes_part(made: str) -> None:
+    f_of, _ = MAKERS[made]
+
+    def f(x: Any) -> Any:
+        results: list[Any] = []
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: context.run(lambda: results.append(fnp.sin(x))))
+        thread.start()
+        thread.join()
+        return results[0]
+
+    expected, got = f_of(fnp.sin)(X), f_of(f)(X)
+    for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
+
+
+def test_threads_side_by_side_never_see_each_other() -> None:
+    """Two threads inside transformations at the same time, each waiting for the other to be inside too."""
+    meet = threading.Barrier(2, timeout=30)
+    results: dict[str, Any] = {}
+    titles: dict[str, list[str]] = {}
+
+    def f(name: str) -> Callable[[Any], Any]:
+        def body(x: Any) -> Any:
+            meet.wait()
+            titles[name] = [h.title for h in current().chain()]
+            y = fnp.sin(x)
+            meet.wait()
+            return fnp.sum(y * x)
+
+        return body
+
+    def first() -> None:
+        results["vmap"] = np.asarray(fx.vmap(f("vmap"))(X))
+
+    def second() -> None:
+        results["jit"] = np.asarray(fx.jit(fx.grad(f("jit")))(2.0))
+
+    threads = [threading.Thread(target=t) for t in (first, second)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert titles["vmap"] == ["vmap", "evaluation"]
+    assert "vmap" not in titles["jit"]
+    np.testing.assert_allclose(results["vmap"], np.sin(X) * X, rtol=1e-6)
+    np.testing.assert_allclose(results["jit"], np.sin(2.0) + 2 * np.cos(2.0), rtol=1e-6)
+    assert current() is ROOT
+
+
+def test_tasks_side_by_side_never_see_each_other() -> None:
+    """A task suspended inside a handler leaves the others at theirs."""
+    seen: dict[str, list[str]] = {}
+
+    async def work(name: str, f: Callable[[Any], Any]) -> Any:
+        await asyncio.sleep(0)
+        seen[name] = [h.title for h in current().chain()]
+        out = f(X)
+        await asyncio.sleep(0)
+        return np.asarray(out)
+
+    async def both() -> Any:
+        def inside(x: Any) -> Any:
+            return fnp.sin(x)
+
+        from_jit = asyncio.create_task(work("a", fx.jit(inside)))
+        from_vmap = asyncio.create_task(work("b", fx.vmap(inside)))
+        return await asyncio.gather(from_jit, from_vmap)
+
+    a, b = asyncio.run(both())
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert seen == {"a": ["evaluation"], "b": ["evaluation"]}
+
+
+# ------------------------------------------------------------------ staging everything
+
+
+def test_operations_on_constants_are_staged() -> None:
+    jaxpr = fx.make_jaxpr(lambda: fnp.multiply(2.0, 2.0))()
+    assert str(jaxpr) == "{ lambda ; . let a:f32[]* = mul 2.0:f32[]* 2.0:f32[]* in (a,) }"
+
+
+def test_operations_on_closed_over_arrays_are_staged() -> None:
+    jaxpr = fx.make_jaxpr(lambda x: fnp.sin(fnp.asarray(X)) + x)(1.0)
+    assert [e.prim.name for e in jaxpr.eqns][0] == "sin"
+    assert len(jaxpr.consts) == 1
+
+
+def test_closed_over_tracers_are_hoisted_once() -> None:
+    programs: list[Any] = []
+
+    def outer(x: Any) -> Any:
+        programs.append(fx.make_jaxpr(lambda y: x * y + x)(2.0))
+        return x
+
+    fx.vmap(outer)(X)
+    (program,) = programs
+    assert len(program.jaxpr.constvars) == len(program.consts) == 1
+    assert program.consts[0].aval.shape == ()
+
+
+def test_nothing_is_computed_while_staging() -> None:
+    """Not even the parts that depend on no argument: the handler outside is never asked."""
+
+    def f(x: Any) -> Any:
+        assert type(fnp.sin(fnp.asarray(X))).__name__ == "StageTracer"
+        return x
+
+    fx.jit(f)(X)

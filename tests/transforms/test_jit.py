@@ -1,0 +1,580 @@
+"""`jit`: against JAX, and when it traces and compiles."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final, final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import Case, agree
+from tracefx.core.dtypes import float0
+from tracefx.xla.backend import XlaBackend
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
+I: Final = np.array([3, 1, 2], np.int32)  # noqa: E741
+
+CASES: Final[dict[str, Case]] = {
+    "array": lambda F, N: F.jit(lambda x: N.sin(x) * 2)(X),
+    "number": lambda F, N: F.jit(lambda x: x * x)(3.0),
+    "int": lambda F, N: F.jit(lambda x: x * x)(3),
+    "bool": lambda F, N: F.jit(lambda x: ~x)(True),
+    "complex": lambda F, N: F.jit(lambda x: x * x)(3j),
+    "trees": lambda F, N: F.jit(lambda p: {"s": p["a"] + p["b"][0], "t": (p["b"][1], None)})({"a": X, "b": [X, M]}),
+    "keywords": lambda F, N: F.jit(lambda x, *, k: x * k["s"])(X, k={"s": 3.0}),
+    "defaults": lambda F, N: F.jit(lambda x, y=2.0: x * y)(X),
+    "variadic": lambda F, N: F.jit(lambda *xs, **ks: sum(xs) + ks["a"])(X, X, X, a=1.0),
+    "nothing": lambda F, N: F.jit(lambda: 3)(),
+    "constants out": lambda F, N: F.jit(lambda x: (1, 2.0, N.asarray(X), x))(X),
+    "numpy out": lambda F, N: F.jit(lambda x: (X, np.float32(2), np.int32(3)))(X),
+    "input out twice": lambda F, N: F.jit(lambda x: (x, x, x + 1, x + 1))(X),
+    "output twice": lambda F, N: F.jit(lambda x: (lambda y: (y, y))(x * 2))(X),
+    "unused input": lambda F, N: F.jit(lambda x, y: x)(X, M),
+    "keep_unused": lambda F, N: F.jit(lambda x, y: x * 2, keep_unused=True)(X, M),
+    "inline": lambda F, N: F.jit(F.jit(lambda x: N.sin(x) * X, inline=True))(X),
+    "closure over an array": lambda F, N: F.jit(lambda x: x * N.asarray(M))(X),
+    "nested": lambda F, N: F.jit(lambda x: F.jit(lambda y: F.jit(N.sin)(y) * x)(x * 2))(X),
+    "nested, called twice": lambda F, N: (lambda g: F.jit(lambda x: g(x) + g(x * 2))(X))(F.jit(N.sin)),
+    "nested, other types": lambda F, N: (lambda g: F.jit(lambda x: (g(x), g(2), g(M)))(X))(F.jit(lambda x: x * x)),
+    "static_argnums": lambda F, N: F.jit(lambda x, n: x**n, static_argnums=1)(X, 3),
+    "static_argnums negative": lambda F, N: F.jit(lambda x, n: x**n, static_argnums=-1)(X, 3),
+    "static_argnums by keyword": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnums=1)(X, n=3),
+    "static_argnames": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames="n")(X, n=1),
+    "static_argnames by position": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames=("n",))(
+        X, 1
+    ),
+    "static before traced": lambda F, N: F.jit(lambda n, x: x * len(n), static_argnums=0)("word", X),
+    "static in the middle": lambda F, N: F.jit(lambda x, s, y: x * y if s else x, static_argnums=(1,))(X, "", X),
+    "static function": lambda F, N: F.jit(lambda f, x: f(x), static_argnums=0)(N.cos, X),
+    "donated": lambda F, N: F.jit(lambda x, y: x * 2 + y, donate_argnums=0)(N.asarray(X) + 0, X),
+    "donated by name": lambda F, N: F.jit(lambda x, y: x * 2 + y, donate_argnames="y")(X, y=N.asarray(X) + 0),
+    "donated tree": lambda F, N: F.jit(lambda p, x: {k: v + x for k, v in p.items()}, donate_argnums=0)(
+        {"a": N.asarray(X) + 0, "b": N.asarray(X) + 1}, X
+    ),
+    "donated, handed through": lambda F, N: F.jit(lambda x: (x, x + 1), donate_argnums=0)(N.asarray(X) + 0),
+    "decorator with options": lambda F, N: (
+        F.jit(static_argnums=1)(lambda x, n: x * n)(X, 3)
+        if F is fx
+        else F.jit(lambda x, n: x * n, static_argnums=1)(X, 3)
+    ),
+    "partial": lambda F, N: F.jit(functools.partial(lambda x, y: x * y, y=2.0))(X),
+    "float0 in": lambda F, N: F.jit(lambda x, z: x * 2)(X, np.zeros(3, float0)),
+    "eval_shape": lambda F, N: F.jit(lambda x: {"a": x @ x.T, "b": 1}).eval_shape(M),
+    "in a loop of Python": lambda F, N: F.jit(lambda x: functools.reduce(lambda a, i: a * x + i, range(5), x))(X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_jax(name: str) -> None:
+    agree(CASES[name])
+
+
+# ------------------------------------------------------------------ when it traces
+
+
+@final
+class Traced:
+    """A function that counts its traces."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.calls = 0
+        self._f = f
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        return self._f(*args, **kwargs)
+
+
+@pytest.fixture
+def lowered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the programs lowered."""
+    names: list[str] = []
+    lower = XlaBackend.lower
+
+    def spied(self: XlaBackend, jaxpr: Any, name: str, *rest: Any, **kwargs: Any) -> Any:
+        names.append(name)
+        return lower(self, jaxpr, name, *rest, **kwargs)
+
+    monkeypatch.setattr(XlaBackend, "lower", spied)
+    return iter([names])
+
+
+def test_traces_once() -> None:
+    f = Traced(lambda x: x * 2)
+    g = fx.jit(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(g(X)), X * 2)
+    assert f.calls == 1
+
+
+SAME: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]] = {
+    "other numbers": ((X,), (X + 1,)),
+    "an array for a NumPy array": ((X,), (fnp.asarray(X),)),
+    "a NumPy scalar for an array": ((np.float32(1),), (np.array(2, np.float32),)),
+    "another Python number": ((1.0,), (2.0,)),
+    "a dict in another order": (({"a": X, "b": 1},), ({"b": 2, "a": X},)),
+    "float64, narrowed": ((X,), (X.astype(np.float64),)),
+}
+OTHER: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]]] = {
+    "shape": ((X,), (X[:2],), r"leaf 0 of the arguments was f32\[3\] and is f32\[2\]"),
+    "rank": ((X,), (X[None],), r"was f32\[3\] and is f32\[1,3\]"),
+    "dtype": ((X,), (I,), r"was f32\[3\] and is i32\[3\]"),
+    "weak type": ((np.float32(1),), (1.0,), r"was f32\[\] and is f32\[\]\*"),
+    "Python kind": ((1,), (1.0,), r"was i32\[\]\* and is f32\[\]\*"),
+    "structure": (([X],), ((X,),), "the structure of the arguments was .* and is "),
+    "None": ((X, None), (X, X), "the structure of the arguments"),
+    "keys": (({"a": X},), ({"b": X},), "the structure of the arguments"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_does_not_trace_again(name: str) -> None:
+    first, second = SAME[name]
+    f = Traced(lambda *args: args)
+    g = fx.jit(f)
+    g(*first)
+    g(*second)
+    assert f.calls == 1
+    assert g.explain_retrace(*second) == "Traced has a trace for these arguments"
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_traces_again_and_says_why(name: str) -> None:
+    first, second, why = OTHER[name]
+    f = Traced(lambda *args: args)
+    g = fx.jit(f)
+    assert "has not been traced yet" in g.explain_retrace(*first)
+    g(*first)
+    explained = g.explain_retrace(*second)
+    assert f.calls == 1
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(explained)
+    g(*second)
+    assert f.calls == 2
+    g(*first)
+    assert f.calls == 2
+
+
+NAN: Final = float("nan")
+STATICS: Final = [
+    (1, 1, True),
+    (1, 2, False),
+    (1, 1.0, False),
+    (1, True, False),
+    (0.0, -0.0, False),
+    (NAN, -NAN, False),
+    (NAN, float("nan"), True),
+    ((1, 0.0), (1, -0.0), False),
+    ((1, "a"), (1, "a"), True),
+    ("a", "b", False),
+    (None, 0, False),
+    (frozenset({1}), frozenset({1}), True),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "equal"), STATICS)
+@pytest.mark.parametrize("how", ["position", "keyword", "name"])
+def test_static_values_compare_by_type_and_bits(first: object, second: object, equal: bool, how: str) -> None:
+    f = Traced(lambda x, n: x)
+
+    def function(x: Any, n: Any) -> Any:
+        return f(x, n)
+
+    g = fx.jit(function, static_argnames="n") if how == "name" else fx.jit(function, static_argnums=1)
+    for n in (first, second, first):
+        g(X, n) if how == "position" else g(X, n=n)
+    assert f.calls == (1 if equal else 2)
+    if not equal:
+        fresh = fx.jit(lambda x, n: x, static_argnums=1)
+        fresh(X, first)
+        assert "the static arguments were" in fresh.explain_retrace(X, second)
+
+
+def test_positional_and_keyword_static_give_the_same_result() -> None:
+    def scaled(x: Any, n: int) -> Any:
+        return x * n if n > 1 else x
+
+    g = fx.jit(scaled, static_argnames="n")
+    np.testing.assert_array_equal(np.asarray(g(X, 3)), np.asarray(g(X, n=3)))
+
+
+@pytest.mark.parametrize("call", [lambda g: g(X, [1]), lambda g: g(X, n={}), lambda g: g(X, np.ones(2))])
+def test_statics_must_be_hashable(call: Any) -> None:
+    f = Traced(lambda x, n: x)
+
+    def function(x: Any, n: Any) -> Any:
+        return f(x, n)
+
+    with pytest.raises(ValueError, match=r"jit of function: .*static argument .* must be hashable"):
+        call(fx.jit(function, static_argnums=1))
+    assert f.calls == 0
+
+
+def test_settings_that_change_a_trace() -> None:
+    f = Traced(lambda x: x * 2)
+    g = fx.jit(f)
+    g(I)
+    with fx.enable_x64():
+        explained = g.explain_retrace(I)
+        g(I)
+        g(I)
+    g(I)
+    assert f.calls == 2
+    assert "enable_x64 was False and is True" in explained
+
+
+def test_another_axis_environment_is_another_trace() -> None:
+    f = Traced(lambda x: x * 2)
+    g = fx.jit(f)
+    fx.vmap(g)(M)
+    fx.vmap(g)(M)
+    assert f.calls == 1
+    fx.vmap(g, axis_name="i")(M)
+    fx.vmap(g, axis_name="i")(M)
+    assert f.calls == 2
+    fx.vmap(g, axis_name="j")(M)
+    assert f.calls == 3
+
+
+def test_two_jits_of_a_function_share_its_traces() -> None:
+    f = Traced(lambda x: x * 2)
+    fx.jit(f)(X)
+    fx.jit(f)(X)
+    assert f.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("stack", "x"),
+    [
+        (fx.grad, 2.0),
+        (fx.vmap, X),
+        (lambda g: fx.vmap(fx.grad(g)), X),
+        (lambda g: fx.grad(fx.grad(g)), 2.0),
+        (fx.jacfwd, X),
+        (fx.jacrev, X),
+        (lambda g: lambda x: fx.jvp(g, (x,), (x,)), X),
+        (lambda g: lambda x: fx.linearize(g, x)[1](x), X),
+    ],
+    ids=["grad", "vmap", "vmap of grad", "grad of grad", "jacfwd", "jacrev", "jvp", "linearize"],
+)
+def test_transformed_calls_repeated_neither_trace_nor_compile(stack: Any, x: Any, lowered: Iterator[list[str]]) -> None:
+    names = next(lowered)
+    f = Traced(lambda x: fnp.sin(x) * fnp.exp(x))
+    g = fx.jit(f)
+    run = stack(g)
+    run(x)
+    traced, compiled = f.calls, len(names)
+    assert compiled > 0
+    for _ in range(3):
+        run(x)
+        stack(g)(x)
+    assert (f.calls, len(names)) == (traced, compiled)
+    assert traced == 1
+
+
+def test_equal_programs_are_compiled_once(lowered: Iterator[list[str]]) -> None:
+    names = next(lowered)
+
+    def make() -> Any:
+        return fx.jit(lambda x: fnp.tanh(x) * 7.25)
+
+    make()(X)
+    make()(X)
+    assert len(names) == 1
+
+
+def test_closing_over_a_tracer_traces_for_each_tracer() -> None:
+    inner = []
+
+    def outer(x: Any) -> Any:
+        @fx.jit
+        def f(y: Any) -> Any:
+            inner.append(1)
+            return x * y
+
+        return f(x) + f(x)
+
+    g = fx.grad(outer)
+    assert float(g(3.0)) == 12.0
+    assert float(g(4.0)) == 16.0
+
+
+def test_a_trace_that_holds_a_tracer_is_not_kept() -> None:
+    """Kept, it would hand the first call's tracer to the second."""
+    held: list[Any] = []
+
+    @fx.jit
+    def f(y: Any) -> Any:
+        return held[-1] * y
+
+    def outer(x: Any) -> Any:
+        held.append(x)
+        return f(2.0)
+
+    assert [float(fx.grad(outer)(v)) for v in (1.0, 2.0)] == [2.0, 2.0]
+    np.testing.assert_array_equal(np.asarray(fx.vmap(outer)(X)), X * 2)
+    np.testing.assert_array_equal(np.asarray(fx.jit(outer)(3.0)), 6.0)
+    held.append(5.0)
+    assert float(f(2.0)) == 10.0
+
+
+def test_arrays_closed_over_are_arguments_of_the_program(lowered: Iterator[list[str]]) -> None:
+    """Programs that differ in the arrays they close over alone share an executable, and give their own results."""
+    names = next(lowered)
+
+    def make(a: Any) -> Any:
+        return fx.jit(lambda x: fnp.sin(x) * a * 3.5)
+
+    for a in (X, X + 1):
+        np.testing.assert_allclose(np.asarray(make(fnp.asarray(a))(X)), np.sin(X) * a * 3.5, rtol=1e-6)
+    assert len(names) == 1
+
+
+# ------------------------------------------------------------------ life and death
+
+
+def test_traces_die_with_the_function() -> None:
+    def f(x: Any) -> Any:
+        return x * 2
+
+    g = fx.jit(f)
+    g(X)
+    fx.grad(lambda x: fnp.sum(g(x)))(X)
+    trace = g.trace(X).trace
+    jaxpr, function = weakref.ref(trace), weakref.ref(f)
+    del trace, f, g
+    gc.collect()
+    assert (function(), jaxpr()) == (None, None)
+
+
+def test_clear_cache() -> None:
+    f = Traced(lambda x: x * 2)
+    g = fx.jit(f)
+    g(X)
+    g.clear_cache()
+    assert "has not been traced yet" in g.explain_retrace(X)
+    g(X)
+    assert f.calls == 2
+
+
+def test_a_failed_trace_is_not_kept() -> None:
+    fail = [True]
+
+    def f(x: Any) -> Any:
+        if fail[0]:
+            raise KeyError("not today")
+        return x * 2
+
+    g = fx.jit(f)
+    with pytest.raises(KeyError, match="not today"):
+        g(X)
+    fail[0] = False
+    np.testing.assert_array_equal(np.asarray(g(X)), X * 2)
+
+
+def test_disable_jit_runs_the_function_itself() -> None:
+    f = Traced(lambda x: x * 2 if x.sum() > 0 else x)
+    g = fx.jit(f)
+    with fx.disable_jit():
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(g(fnp.asarray(X))), X * 2)
+    assert f.calls == 3
+    with pytest.raises(TypeError, match="truth value"):
+        g(X)
+
+
+def test_threads_trace_and_compile_side_by_side() -> None:
+    f = Traced(lambda x: fnp.sin(x) * 2)
+    g = fx.jit(f)
+    results: list[Any] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        results.append(np.asarray(g(X)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 8
+    for r in results:
+        np.testing.assert_allclose(r, np.sin(X) * 2, rtol=1e-6)
+
+
+# ------------------------------------------------------------------ methods
+
+
+@final
+class Model:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.traces = 0
+
+    @fx.jit
+    def plain(self, x: Any) -> Any:
+        return x * self.scale
+
+    @functools.partial(fx.jit, static_argnums=0)
+    def apply(self, x: Any, y: Any = 1.0) -> Any:
+        """Scaled."""
+        self.traces += 1
+        return x * self.scale + y
+
+    @staticmethod
+    @fx.jit
+    def double(x: Any) -> Any:
+        return x * 2
+
+
+def test_methods() -> None:
+    a, b = Model(2.0), Model(3.0)
+    np.testing.assert_array_equal(np.asarray(a.apply(X)), X * 2 + 1)
+    np.testing.assert_array_equal(np.asarray(a.apply(X, y=2.0)), X * 2 + 2)
+    np.testing.assert_array_equal(np.asarray(b.apply(X)), X * 3 + 1)
+    np.testing.assert_array_equal(np.asarray(a.apply(X + 1)), (X + 1) * 2 + 1)
+    np.testing.assert_array_equal(np.asarray(Model.double(X)), X * 2)
+    np.testing.assert_array_equal(np.asarray(Model.apply(b, X)), X * 3 + 1)
+    assert (a.traces, b.traces) == (2, 1)
+    assert (a.apply.__name__, a.apply.__doc__) == ("apply", "Scaled.")
+    assert "stablehlo" in a.apply.lower(X).as_text()
+    np.testing.assert_array_equal(np.asarray(fx.vmap(a.apply)(M)), M * 2 + 1)
+
+
+def test_methods_of_what_is_no_tree_say_how_to_go_on() -> None:
+    with pytest.raises(TypeError, match=r"`?self`?.*static_argnums=0"):
+        Model(2.0).plain(X)
+
+
+# ------------------------------------------------------------------ donation
+
+
+def test_a_donated_array_is_deleted() -> None:
+    x = fx.device_put(fnp.asarray(X) + 0)
+    y = fx.jit(lambda x: x + 1, donate_argnums=0)(x)
+    np.testing.assert_array_equal(np.asarray(y), X + 1)
+    with pytest.raises(RuntimeError, match="donated|deleted"):
+        np.asarray(x)
+    with pytest.raises(RuntimeError, match="donated|deleted"):
+        x + 1  # noqa: B018  # raises
+
+
+def test_what_was_not_donated_is_not_deleted() -> None:
+    x, y = fx.device_put(fnp.asarray(X) + 0), fx.device_put(fnp.asarray(X) + 1)
+    fx.jit(lambda x, y: x + y, donate_argnums=1)(x, y)
+    np.testing.assert_array_equal(np.asarray(x), X)
+
+
+@pytest.mark.parametrize("size", [3, 4096, 1 << 20])
+def test_numpy_arguments_are_never_given_away(size: int) -> None:
+    given = np.arange(size, dtype=np.float32)
+    kept = given.copy()
+    f = fx.jit(lambda x: x * 2 + 1, donate_argnums=0)
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(f(given)), kept * 2 + 1)
+    np.testing.assert_array_equal(given, kept)
+
+
+@pytest.mark.parametrize("size", [3, 4096, 1 << 20])
+def test_writing_to_a_numpy_argument_afterwards_changes_no_result(size: int) -> None:
+    given = np.arange(size, dtype=np.float32)
+    kept = given.copy()
+    same, more = fx.jit(lambda x: (x, x + 1))(given)
+    given[:] = -1
+    np.testing.assert_array_equal(np.asarray(same), kept)
+    np.testing.assert_array_equal(np.asarray(more), kept + 1)
+
+
+def test_arrays_made_from_numpy_arrays_are_given_away_safely() -> None:
+    source = np.arange(1 << 16, dtype=np.float32)
+    array = fnp.asarray(source)
+    fx.jit(lambda x: x * 2, donate_argnums=0)(array)
+    np.testing.assert_array_equal(source, np.arange(1 << 16, dtype=np.float32))
+
+
+def test_a_transformed_call_donates_nothing() -> None:
+    x = fx.device_put(fnp.asarray(X) + 0)
+    f = fx.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
+    fx.grad(f)(x)
+    fx.vmap(f)(x)
+    fx.jit(lambda x: f(x) + 1)(x)
+    np.testing.assert_array_equal(np.asarray(x), X)
+
+
+# ------------------------------------------------------------------ stages
+
+
+def test_stages() -> None:
+    f = fx.jit(lambda x, y: {"out": fnp.sin(x) @ y})
+    lowered = f.lower(M, X)
+    assert "stablehlo.sine" in lowered.as_text()
+    assert "loc(" not in lowered.as_text()
+    assert __file__ in lowered.as_text(debug_info=True)
+    compiled = lowered.compile()
+    assert "HloModule" in compiled.as_text()
+    assert compiled.cost_analysis()["flops"] > 0
+    assert compiled.memory_analysis().argument_bytes == (6 + 3) * 4
+    np.testing.assert_allclose(np.asarray(compiled(M, X)["out"]), np.sin(M) @ X, rtol=1e-6)
+    traced = f.trace(M, X)
+    assert [e.prim.name for e in traced.jaxpr.eqns] == ["sin", "dot_general"]
+    assert traced.out_info == {"out": fx.ShapeDtypeStruct((2,), "float32")}
+
+
+def test_lowering_needs_only_types() -> None:
+    f = fx.jit(lambda x, n: x * n, static_argnums=1)
+    compiled = f.lower(fx.ShapeDtypeStruct((3,), "float32"), 3).compile()
+    np.testing.assert_array_equal(np.asarray(compiled(X, 3)), X * 3)
+
+
+@pytest.mark.parametrize("args", [(X[:2],), (I,), ([X],), (1.0,)])
+def test_a_compiled_function_refuses_other_arguments(args: Any) -> None:
+    compiled = fx.jit(lambda x: x * 2).lower(X).compile()
+    with pytest.raises(TypeError, match="called with arguments of another kind: .* was .* and is "):
+        compiled(*args)
+
+
+def test_a_compiled_function_is_called_with_numbers_only() -> None:
+    compiled = fx.jit(lambda x: x * 2).lower(X).compile()
+    with pytest.raises(TypeError, match="compiled .* cannot be transformed"):
+        fx.vmap(compiled)(M)
+    with pytest.raises(TypeError, match="compiled .* cannot be transformed"):
+        fx.grad(lambda x: fnp.sum(compiled(x)))(X)
+
+
+def test_unused_inputs_are_left_out_unless_kept() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x * 2
+
+    assert fx.jit(f).lower(X, M).as_text().count("tensor<2x3xf32>") == 0
+    assert fx.jit(f, keep_unused=True).lower(X, M).as_text().count("tensor<2x3xf32>") > 0
+
+
+def test_inline_leaves_no_call() -> None:
+    def calls(inline: bool) -> list[str]:
+        g = fx.jit(lambda x: fnp.sin(x), inline=inline)
+        return [e.prim.name for e in fx.make_jaxpr(lambda x: g(x) * 2)(X).eqns]
+
+    assert calls(inline=True) == ["sin", "mul"]
+    assert calls(inline=False) == ["jit", "mul"]
+
+
+def test_donation_reaches_the_compiler() -> None:
+    text = fx.jit(lambda x: x + 1, donate_argnums=0).lower(X).as_text()
+    assert "tf.aliasing_output" in text
+
+
+def test_jit_without_a_function_is_a_decorator() -> None:
+    @fx.jit(static_argnums=(1,))
+    def f(x: Any, n: int) -> Any:
+        return x * n
+
+    np.testing.assert_array_equal(np.asarray(f(X, 3)), X * 3)
