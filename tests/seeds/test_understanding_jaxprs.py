@@ -1,0 +1,240 @@
+"""Programs as text: what tracefx prints for a function is what JAX prints for the same function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import frozen
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.extend import CarriesJaxprs, ClosedJaxpr, Jaxpr, check_jaxpr
+
+# ------------------------------------------------------------------ the differences we accept
+
+
+@final
+@frozen
+class Difference:
+    """What one of the two prints and the other doesn't."""
+
+    side: str
+    pattern: str
+    shown_as: str
+    reason: str
+
+
+ACCEPTED = (
+    Difference("jax", r" out_sharding=None", "", "in JAX an array's type may hold its sharding"),
+    Difference(
+        "tracefx",
+        r"broadcast_in_dim\[broadcast_dimensions=\(\) shape=\([\d,]*\)\]",
+        "broadcast_in_dim",
+        "JAX leaves out what the type of the variable says",
+    ),
+)
+
+
+def normalized(text: str, side: str) -> str:
+    for difference in ACCEPTED:
+        if difference.side == side:
+            text = re.sub(difference.pattern, difference.shown_as, text)
+    return text
+
+
+# ------------------------------------------------------------------ the functions, for either of the two
+
+
+@final
+@frozen
+class Library:
+    """tracefx or JAX: the transformations and the NumPy namespace."""
+
+    fx: Any
+    np: Any
+
+    def func1(self, first: Any, second: Any) -> Any:
+        temp = first + self.np.sin(second) * 3.0
+        return self.np.sum(temp)
+
+    def func2(self, inner: Callable[[Any], Any], first: Any, second: Any) -> Any:
+        temp = first + inner(second) * 3.0
+        return self.np.sum(temp)
+
+    def inner(self, second: Any) -> Any:
+        if second.shape[0] > 4:
+            return self.np.sin(second)
+        raise AssertionError
+
+    def func3(self, first: Any, second: Any) -> Any:
+        return self.func2(self.inner, first, second)
+
+    def func4(self, arg: Any) -> Any:
+        temp = arg[0] + self.np.sin(arg[1]) * 3.0
+        return self.np.sum(temp)
+
+    def func12(self, arg: Any) -> Any:
+        def inner(x: Any) -> Any:
+            return x + arg * self.np.ones(1)
+
+        return arg + self.fx.jit(inner)(arg - 2.0)
+
+    def func12_shared(self, arg: Any) -> Any:
+        """A jitted function called twice: its program is printed once, before the others."""
+
+        def inner(x: Any) -> Any:
+            return self.np.sin(x) * self.np.ones(2)
+
+        jitted = self.fx.jit(inner)
+        return jitted(arg) + jitted(2.0 * arg)
+
+    def func12_nested(self, arg: Any) -> Any:
+        """One jitted function in another."""
+
+        def outer(x: Any) -> Any:
+            def inner(y: Any) -> Any:
+                return self.np.sin(y) * x
+
+            return self.fx.jit(inner)(self.np.cos(x)) - arg
+
+        return self.fx.jit(outer)(arg)
+
+
+OURS = Library(fx, fnp)
+THEIRS = Library(jax, jnp)
+
+EIGHT = np.zeros(8, np.float32), np.ones(8, np.float32)
+PROGRAMS: dict[str, tuple[Callable[[Library], Callable[..., Any]], tuple[Any, ...]]] = {
+    "func1": (lambda m: m.func1, EIGHT),
+    "func2": (lambda m: lambda x, y: m.func2(m.np.sin, x, y), EIGHT),
+    "func3": (lambda m: m.func3, EIGHT),
+    "func4": (lambda m: m.func4, (EIGHT,)),
+    "func12": (lambda m: m.func12, (1.0,)),
+    "func12_shared": (lambda m: m.func12_shared, (1.0,)),
+    "func12_nested": (lambda m: m.func12_nested, (1.0,)),
+}
+
+
+def both_texts(function: Callable[[Library], Callable[..., Any]], args: tuple[Any, ...]) -> tuple[str, str]:
+    ours = fx.make_jaxpr(function(OURS))(*args)
+    check_jaxpr(ours)
+    return ours.text(style="jax"), str(jax.make_jaxpr(function(THEIRS))(*args))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_text_is_jaxs(name: str) -> None:
+    ours, theirs = both_texts(*PROGRAMS[name])
+    assert normalized(ours, "tracefx") == normalized(theirs, "jax")
+
+
+@pytest.mark.parametrize("difference", ACCEPTED, ids=lambda d: d.pattern)
+def test_every_accepted_difference_is_one(difference: Difference) -> None:
+    texts = [both_texts(*program)[difference.side == "jax"] for program in PROGRAMS.values()]
+    assert any(re.search(difference.pattern, text) for text in texts)
+
+
+# ------------------------------------------------------------------ what the text shows
+
+
+def traced(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
+    closed: ClosedJaxpr = fx.make_jaxpr(function)(*args)
+    return closed
+
+
+def test_calls_and_conditions_of_python_leave_no_trace() -> None:
+    assert traced(OURS.func1, *EIGHT) == traced(OURS.func3, *EIGHT)
+    with pytest.raises(AssertionError):
+        traced(OURS.func3, np.zeros(3), np.zeros(3))
+
+
+def test_containers_become_lists_of_variables() -> None:
+    closed = traced(OURS.func4, EIGHT)
+    assert closed == traced(OURS.func1, *EIGHT)
+    assert [str(v.aval) for v in closed.jaxpr.invars] == ["f32[8]", "f32[8]"]
+    both = traced(lambda tree: {"a": [tree["x"], 2.0], "b": tree["y"]}, {"x": EIGHT[0], "y": 1})
+    assert [str(v.aval) for v in both.jaxpr.invars] == ["f32[8]", "i32[]"]
+    assert [str(v.aval) for v in both.jaxpr.outs] == ["f32[8]", "f32[]", "i32[]"]
+
+
+def test_a_closed_program_is_a_program_and_constants() -> None:
+    constant = np.arange(3.0, dtype=np.float32)
+    closed = traced(lambda x: x * constant, 2.0)
+    assert isinstance(closed.jaxpr, Jaxpr)
+    (held,) = closed.consts
+    np.testing.assert_array_equal(np.asarray(held), constant)
+    np.testing.assert_array_equal(fx.jaxpr_as_fun(closed)(2.0)[0], [0.0, 2.0, 4.0])
+
+
+def test_the_body_of_a_jitted_function_takes_what_it_closes_over() -> None:
+    closed = traced(OURS.func12, 1.0)
+    call = next(eqn for eqn in closed.eqns if isinstance(eqn.prim, CarriesJaxprs))
+    assert isinstance(call.prim, CarriesJaxprs)
+    (body,) = call.prim.jaxprs()
+    assert len(call.inputs) == len(body.invars) == 2
+    assert body.constvars == ()
+
+
+# ------------------------------------------------------------------ literals and hoisted constants
+
+VECTOR = np.arange(3.0, dtype=np.float32)
+
+CONSTANTS: dict[str, Callable[[Library], Callable[[Any], Any]]] = {
+    "a Python number": lambda m: lambda x: x * 3.0,
+    "a Python integer beside a float": lambda m: lambda x: x * 3,
+    "a NumPy number": lambda m: lambda x: x * np.float32(3.0),
+    "a NumPy array without axes": lambda m: lambda x: x * np.array(3.0, np.float32),
+    "a NumPy array": lambda m: lambda x: x * VECTOR,
+    "a number that is an output": lambda m: lambda x: (2.0, x),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_scalars_are_literals_and_arrays_are_hoisted(name: str) -> None:
+    ours, theirs = both_texts(CONSTANTS[name], (np.float32(1.0),))
+    assert ours == theirs
+
+
+def closing_over_arrays(m: Library) -> Callable[[Any], Any]:
+    scalar, vector, matrix = m.np.asarray(3.0), m.np.asarray(VECTOR), m.np.ones((3, 3))
+    return lambda x: (matrix @ (vector * x)) * scalar + vector
+
+
+def test_arrays_of_the_library_are_hoisted_in_the_order_of_their_use() -> None:
+    ours, theirs = both_texts(closing_over_arrays, (np.float32(1.0),))
+    assert ours == theirs
+    closed = traced(closing_over_arrays(OURS), np.float32(1.0))
+    assert [c.aval.shape for c in closed.consts] == [(3,), (3, 3), ()]
+
+
+def test_an_array_is_one_constant_however_often_it_is_used() -> None:
+    def twice(m: Library) -> Callable[[Any], Any]:
+        vector = m.np.asarray(VECTOR)
+        return lambda x: x * vector + vector
+
+    ours, theirs = both_texts(twice, (np.float32(1.0),))
+    assert ours == theirs
+
+
+def test_numpy_memory_that_changes_while_tracing_is_a_new_constant() -> None:
+    def changing(x: Any) -> Any:
+        weights = np.ones(2, np.float32)
+        y = x * weights
+        weights[0] = 10.0
+        return y + weights
+
+    np.testing.assert_array_equal(fx.jit(changing)(2.0), changing(fnp.asarray(2.0)))
+    np.testing.assert_array_equal(fx.jit(changing)(2.0), [12.0, 3.0])
+
+
+def test_a_constant_inside_of_a_jitted_function_is_hoisted_out_of_it() -> None:
+    closed = traced(fx.jit(lambda x: fx.jit(lambda y: y * VECTOR)(x) + VECTOR[:1]), 1.0)
+    assert [c.aval.shape for c in closed.consts] == [(3,), (1,)]
+    (call,) = closed.eqns
+    assert call.inputs[: len(closed.consts)] == closed.jaxpr.constvars
+    check_jaxpr(closed)
