@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar, Concatenate, Final, Generic, Literal, Self, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Concatenate, Final, Generic, Literal, TypeAlias, TypeVar, cast, final, overload
 
 import attrs
 from attrs import frozen
@@ -371,16 +371,6 @@ class HeldTree:
     leaves: tuple[Hashable, ...]
     structure: TreeDescription
 
-    @classmethod
-    def of(cls, tree: PyTree) -> Self:
-        """Hold a tree, in which None is a leaf. A held tree is held already."""
-        if isinstance(tree, cls):
-            return tree
-        if tree is None or isinstance(tree, int):
-            return cls((cast(Hashable, tree),), LEAF)  # the common case does without jaxlib
-        leaves, treedef = trees.flatten_leaves(tree, _AXIS_TYPES, none_is_leaf=True)
-        return cls(tuple(leaves), describe(treedef))
-
     @property
     def tree(self) -> PyTree:
         """The tree again."""
@@ -389,6 +379,16 @@ class HeldTree:
 
 LEAF: Final = TreeDescription("leaf")
 _AXIS_TYPES: Final[frozenset[type]] = frozenset({int, type(None)})
+
+
+def hold(tree: PyTree) -> HeldTree:
+    """Hold a tree, in which None is a leaf. A held tree is held already."""
+    if isinstance(tree, HeldTree):
+        return tree
+    if tree is None or isinstance(tree, int):
+        return HeldTree((cast(Hashable, tree),), LEAF)  # the common case does without jaxlib
+    leaves, treedef = trees.flatten_leaves(tree, _AXIS_TYPES, none_is_leaf=True)
+    return HeldTree(tuple(leaves), describe(treedef))
 
 
 def argument_places(given: int | Sequence[int]) -> int | tuple[int, ...]:

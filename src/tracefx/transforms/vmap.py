@@ -17,7 +17,7 @@ from tracefx.core.values import Value
 from tracefx.handlers.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving
+from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving, hold
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +43,7 @@ def vmap(
 
 
 def _of_arguments(axes: PyTree) -> HeldTree:
-    return HeldTree.of(tuple(axes) if isinstance(axes, list) else axes)
+    return hold(tuple(axes) if isinstance(axes, list) else axes)
 
 
 def _check_axes(transform: Vmap, option: Attribute[HeldTree], axes: HeldTree) -> None:
@@ -74,8 +74,8 @@ class Vmap(HandlerTransform[Preserving]):
     """
 
     title: ClassVar[str] = "vmap"
-    _in_axes: HeldTree = field(default=HeldTree.of(0), converter=_of_arguments, validator=_check_axes)
-    _out_axes: HeldTree = field(default=HeldTree.of(0), converter=HeldTree.of, validator=_check_axes)
+    _in_axes: HeldTree = field(alias="in_axes", default=hold(0), converter=_of_arguments, validator=_check_axes)
+    _out_axes: HeldTree = field(alias="out_axes", default=hold(0), converter=hold, validator=_check_axes)
     axis_name: Hashable = field(default=None, validator=_check_name)
     axis_size: int | None = field(default=None, validator=_check_size)
 
