@@ -568,6 +568,23 @@ def test_what_is_known_is_not_put_off() -> None:
     assert later == ["mul"]
 
 
+def test_an_input_that_is_needed_later_is_handed_past_the_known_half() -> None:
+    halves = halves_fit(fx.make_jaxpr(PROGRAMS["forwarded"])(3.0, 5.0).jaxpr, (False, True))
+    assert halves.forwarded == (0,)
+    assert halves.known.outs == ()
+
+
+def test_neither_half_does_what_nobody_needs() -> None:
+    def wasteful(x: Number, y: Number) -> Any:
+        fnp.exp(x)
+        fnp.exp(y)
+        return fnp.sin(x) * fnp.cos(y)
+
+    halves = halves_fit(fx.make_jaxpr(wasteful)(3.0, 5.0).jaxpr, (False, True))
+    assert [eqn.prim.name for eqn in halves.known.eqns] == ["sin"]
+    assert [eqn.prim.name for eqn in halves.unknown.eqns] == ["cos", "mul"]
+
+
 # ------------------------------------------------------------------ part 4: vjp and grad
 
 
