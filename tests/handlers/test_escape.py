@@ -317,7 +317,7 @@ def test_operations_on_constants_are_staged() -> None:
 
 def test_operations_on_closed_over_arrays_are_staged() -> None:
     jaxpr = fx.make_jaxpr(lambda x: fnp.sin(fnp.asarray(X)) + x)(1.0)
-    assert [e.prim.name for e in jaxpr.eqns][0] == "sin"
+    assert jaxpr.eqns[0].prim.name == "sin"
     assert len(jaxpr.consts) == 1
 
 

@@ -83,8 +83,8 @@ class Batch(Handler):
             outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])
         finally:
             CURRENT.reset(token)
-        source = here()
-        return [x if dim is None else BatchTracer(self, x, dim, source) for x, dim in zip(outs, dims, strict=True)]
+        line = here()
+        return [x if dim is None else BatchTracer(self, x, dim, line) for x, dim in zip(outs, dims, strict=True)]
 
     def named_in(self, prim: Primitive) -> bool:
         """Whether the operation refers to our axis by name."""

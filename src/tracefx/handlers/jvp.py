@@ -92,5 +92,5 @@ class JVP(Handler):
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
-        source = here()
-        return [p if type(t) is Zero else JVPTracer(self, p, t, source) for p, t in zip(outs, out_tangents, strict=True)]
+        line = here()
+        return [p if type(t) is Zero else JVPTracer(self, p, t, line) for p, t in zip(outs, out_tangents, strict=True)]

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, final
 
 from attrs import frozen
-from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.recording import Recording
 
@@ -23,9 +21,7 @@ class Stage(Recording):
 
     title: ClassVar[str] = "jit"
 
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        return self.record(prim, args)
+    bind = Recording.record
 
 
 def stage(

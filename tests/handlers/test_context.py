@@ -1,0 +1,342 @@
+"""The current handler: what changes it, and that nothing else does."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+import pytest
+from attrs import frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.stacks import STACKS, Bomb, Count, Identity, X, wave
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.errors import HandlerStateError
+from tracefx.core.handler import ROOT, Handler, bind1, current, handling
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+)
+from tracefx.core.source import Place
+from tracefx.core.values import Value
+
+# ------------------------------------------------------------------ exceptions
+
+
+@final
+class Thrown(Exception):
+    pass
+
+
+def inside(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[Any], Any]:
+    """The program, raising at one of the operations that it binds."""
+
+    def f(x: Any) -> Any:
+        with handling(Bomb(current(), error, fuse)) as bomb:
+            try:
+                return wave(x)
+            finally:
+                seen[:] = bomb.seen
+
+    return f
+
+
+@pytest.mark.parametrize("error", [Thrown, KeyboardInterrupt])
+@pytest.mark.parametrize("stack", STACKS)
+def test_raising_in_the_function_leaves_the_handler(stack: str, error: type[BaseException]) -> None:
+    seen: list[str] = []
+    with handling(Identity(ROOT)) as outer:
+        STACKS[stack](inside(-1, error, seen))(X)
+        operations = list(seen)
+        assert len(operations) >= 8
+        for fuse in range(len(operations)):
+            with pytest.raises(error):
+                STACKS[stack](inside(fuse, error, seen))(X)
+            assert current() is outer
+            assert seen == operations[: fuse + 1]
+        STACKS[stack](wave)(X)
+    assert current() is ROOT
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_raising_below_the_transformation_leaves_the_handler(stack: str) -> None:
+    """At every operation that reaches the bottom: those of rules, of backward passes and of compiled programs."""
+    with handling(Bomb(ROOT, Thrown, -1)) as counted:
+        STACKS[stack](wave)(X)
+    for fuse in range(len(counted.seen)):
+        with handling(Bomb(ROOT, Thrown, fuse)) as bomb:
+            with pytest.raises(Thrown):
+                STACKS[stack](wave)(X)
+            assert current() is bomb
+        assert current() is ROOT
+    assert counted.seen or "jaxpr" in stack
+
+
+@final
+@frozen(eq=False)
+class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+    """Multiplication by two, one of whose rules raises."""
+
+    name = "explosive"
+    rule: str
+
+    def _run(self, rule: str) -> None:
+        if rule == self.rule:
+            raise Thrown(rule)
+
+    @override
+    def impl(self, *args: Any) -> Sequence[Any]:
+        self._run("impl")
+        return [2 * args[0]]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        self._run("abstract_eval")
+        return [avals[0]]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        self._run("jvp")
+        (t,) = tangents
+        assert not isinstance(t, type(None))
+        return [bind1(self, *primals)], [bind1(self, t)]  # type: ignore[arg-type]  # the one tangent is no Zero
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        self._run("transpose")
+        return [bind1(self, cts[0])]  # type: ignore[arg-type]  # as above
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self._run("batch")
+        return [bind1(self, *args)], dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        self._run("lower")
+        return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
+
+
+RULES: Final = {
+    "impl": ["nothing", "vmap", "jvp"],
+    "abstract_eval": ["jit", "make_jaxpr", "vmap of jit", "grad of jit"],
+    "jvp": ["jvp", "grad", "jit of grad", "grad of jit", "vmap of grad", "jvp of vjp"],
+    "transpose": ["grad", "vjp", "jit of grad", "grad of jit", "vmap of grad"],
+    "batch": ["vmap", "jit of vmap", "vmap of jit", "grad of vmap"],
+    "lower": ["jit", "jit of vmap", "vmap of jit", "grad of jit", "jit of grad"],
+}
+
+
+@pytest.mark.parametrize(("rule", "stack"), [(r, s) for r, stacks in RULES.items() for s in stacks])
+def test_raising_in_a_rule_leaves_the_handler(rule: str, stack: str) -> None:
+    with handling(Identity(ROOT)) as outer:
+        with pytest.raises(Thrown, match=rule):
+            STACKS[stack](lambda x: bind1(Explosive(rule), fnp.sin(x)))(X)
+        assert current() is outer
+        STACKS[stack](lambda x: bind1(Explosive("none"), fnp.sin(x)))(X)
+
+
+# ------------------------------------------------------------------ blocks left out of order
+
+
+def test_handling_restores_what_was_current() -> None:
+    with handling(Identity(current())) as first:
+        assert current() is first
+        with handling(Count(current())) as second:
+            assert current() is second
+        assert current() is first
+    assert current() is ROOT
+
+
+def test_a_generator_suspended_inside_its_block_is_named() -> None:
+    def suspended() -> Iterator[int]:
+        with handling(Count(current())):
+            yield 1
+
+    run = suspended()
+    outer = handling(Identity(ROOT))
+    handler = outer.__enter__()
+    next(run)
+    inner = current()
+    assert isinstance(inner, Count)
+    with pytest.raises(HandlerStateError, match="leaving a block that made identity current, but counting is current"):
+        outer.__exit__(None, None, None)
+    assert current() is inner, "nothing has changed"
+    run.close()
+    assert current() is handler
+    outer.__exit__(None, None, None)
+    assert current() is ROOT
+
+
+def test_a_generator_closed_too_late_changes_nothing() -> None:
+    def suspended() -> Iterator[int]:
+        with handling(Count(current())):
+            yield 1
+
+    def check() -> None:
+        run = suspended()
+        next(run)
+        counting = current()
+        with handling(Identity(current())) as later:
+            with pytest.raises(HandlerStateError, match="made counting current, but identity is current"):
+                run.close()
+            assert current() is later
+        assert current() is counting
+
+    contextvars.copy_context().run(check)  # what was left out of order stays in force, but only in this context
+    assert current() is ROOT
+
+
+def test_a_block_is_entered_once() -> None:
+    block = handling(Identity(ROOT))
+    with block as handler:
+        with pytest.raises(HandlerStateError, match="identity current has been entered already"):
+            block.__enter__()
+        assert current() is handler
+    assert current() is ROOT
+    with block:
+        assert current() is handler
+
+
+def test_a_block_is_left_once() -> None:
+    block = handling(Identity(ROOT))
+    with block:
+        pass
+    with handling(block._handler), pytest.raises(HandlerStateError):
+        block.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("stack", ["jit", "vmap", "grad", "jvp", "vjp", "make_jaxpr"])
+def test_a_transformation_restores_what_it_found_whatever_was_left_behind(stack: str) -> None:
+    """A generator suspended inside the transformed function leaves its handler current there, and only there."""
+    runs: list[Any] = []
+
+    def suspended() -> Iterator[int]:
+        with handling(Count(current())):
+            yield 1
+
+    def f(x: Any) -> Any:
+        runs.append(suspended())
+        next(runs[-1])
+        return fnp.sin(x)
+
+    STACKS[stack](f)(X)
+    assert current() is ROOT
+    for run in runs:
+        with pytest.raises(HandlerStateError):
+            run.close()
+    assert current() is ROOT
+
+
+# ------------------------------------------------------------------ handlers that only look
+
+
+def values(tree: object) -> list[Any]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("where", ["outside", "inside"])
+@pytest.mark.parametrize("stack", [s for s in STACKS if not s.startswith("make_jaxpr")])
+def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
+    expected = values(STACKS[stack](wave)(X))
+
+    def watched(x: Any) -> Any:
+        with handling(Identity(current())):
+            return wave(x)
+
+    if where == "inside":
+        got = values(STACKS[stack](watched)(X))
+    else:
+        with handling(Identity(current())):
+            got = values(STACKS[stack](wave)(X))
+    for a, b in zip(expected, got, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("stack", ["make_jaxpr", "make_jaxpr of vmap of jvp"])
+def test_an_identity_handler_records_the_same_program(stack: str) -> None:
+    def watched(x: Any) -> Any:
+        with handling(Identity(current())):
+            return wave(x)
+
+    expected = STACKS[stack](wave)(X)
+    assert STACKS[stack](watched)(X) == expected
+    with handling(Identity(current())):
+        assert STACKS[stack](wave)(X) == expected
+
+
+def test_a_counting_handler_sees_the_operations_of_grad() -> None:
+    with handling(Count(current())) as outside:
+        fx.grad(lambda x: fnp.sum(fnp.sin(x) * x))(X)
+    assert outside.seen["sin"] == 1
+    assert outside.seen["cos"] == 1
+    assert outside.seen["mul"] >= 3
+
+    def f(x: Any) -> Any:
+        with handling(Count(current())) as count:
+            y = fnp.sum(fnp.sin(x) * x)
+        counts.append(dict(count.seen))
+        return y
+
+    counts: list[dict[str, int]] = []
+    fx.grad(f)(X)
+    fx.jit(f)(X)
+    fx.vmap(f)(X)
+    assert counts[0] == counts[1] == {"sin": 1, "mul": 1, "reduce_sum": 1}
+
+
+def test_a_handler_sees_a_call_once() -> None:
+    with handling(Count(current())) as count:
+        f = fx.jit(wave)
+        f(X)
+        f(X)
+    assert count.seen == {"jit": 2}
+
+
+# ------------------------------------------------------------------ provenance
+
+
+def test_operations_know_the_users_line() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return fnp.sum(y)
+
+    first, last = fx.make_jaxpr(f)(X).eqns
+    line = f.__code__.co_firstlineno
+    for eqn, expected in ((first, line + 1), (last, line + 2)):
+        source = eqn.source
+        assert source is not None
+        place = source if isinstance(source, Place) else source.place()
+        assert (place.file, place.line) == (__file__, expected)
+        assert place.function.endswith("test_operations_know_the_users_line.<locals>.f")
+
+
+def test_handlers_know_their_chain() -> None:
+    chains: list[list[str]] = []
+
+    def f(x: Any) -> Any:
+        handler: Handler = current()
+        chains.append([h.title for h in handler.chain()])
+        return fnp.sum(x)
+
+    fx.vmap(fx.grad(f))(np.ones((2, 3), np.float32))
+    fx.jit(f)(X)
+    assert chains == [
+        ["differentiation", "partial evaluation", "vmap", "evaluation"],
+        ["jit", "evaluation"],
+    ]

@@ -1,0 +1,67 @@
+"""`device_put`, `device_get`, `block_until_ready`, `devices`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import Case, agree
+from tracefx.core.values import ConcreteArray
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+
+CASES: Final[dict[str, Case]] = {
+    "array": lambda F, N: F.device_put(X),
+    "number": lambda F, N: F.device_put(2.0),
+    "tree": lambda F, N: F.device_put({"a": X, "b": (1, None)}),
+    "narrowed": lambda F, N: F.device_put(X.astype(np.float64)),
+    "onto a device": lambda F, N: F.device_put([X], F.devices()[0]),
+    "inside jit": lambda F, N: F.jit(lambda x: F.device_put(x * 2))(X),
+    "inside grad": lambda F, N: F.grad(lambda x: N.sum(F.device_put(x * x)))(X),
+    "inside vmap": lambda F, N: F.vmap(lambda x: F.device_put(x * x))(X),
+    "got": lambda F, N: F.device_get([N.asarray(X) * 2, X, 3]),
+    "waited for": lambda F, N: F.block_until_ready({"a": F.jit(lambda x: x * 2)(X), "b": 3}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_jax(name: str) -> None:
+    agree(CASES[name])
+
+
+def test_an_array_put_is_on_the_device() -> None:
+    x = fx.device_put(X)
+    assert isinstance(x, ConcreteArray)
+    assert x.buffer is not None
+    assert fx.device_put(x) is x
+
+
+def test_what_is_put_is_not_the_callers_memory() -> None:
+    for size in (3, 1 << 20):
+        given = np.ones(size, np.float32)
+        array = fx.device_put(given)
+        given[:] = 2
+        np.testing.assert_array_equal(np.asarray(array), np.ones(size, np.float32))
+
+
+def test_what_is_got_is_numpys() -> None:
+    got: Any = fx.device_get({"a": fnp.asarray(X) * 2})
+    assert type(got["a"]) is np.ndarray
+    with pytest.raises(ValueError, match="read-only"):
+        got["a"][0] = 1
+
+
+def test_getting_a_tracer() -> None:
+    with pytest.raises(TypeError, match="device_get needs numbers, but .* is traced"):
+        fx.jit(lambda x: fx.device_get(x))(X)
+
+
+def test_devices() -> None:
+    (device, *_) = fx.devices()
+    assert (device.platform, device.id) == ("cpu", 0)
+    with pytest.raises((ValueError, RuntimeError), match="abacus"):
+        fx.devices("abacus")

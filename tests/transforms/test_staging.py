@@ -1,0 +1,184 @@
+"""`make_jaxpr`, `eval_shape`, `named_call`, `named_scope`, `jaxpr_as_fun`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import Case, agree
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+SHAPES: Final[dict[str, Case]] = {
+    "array": lambda F, N: F.eval_shape(lambda x: N.sin(x), X),
+    "types": lambda F, N: F.eval_shape(lambda x, y: x @ y, F.ShapeDtypeStruct((2, 3), "float32"), X),
+    "number": lambda F, N: F.eval_shape(lambda x: x * 2, 3.0),
+    "trees": lambda F, N: F.eval_shape(lambda p: {"a": p[0] @ p[1].T, "b": [p[0].sum(), None, 3]}, (M, M)),
+    "keywords": lambda F, N: F.eval_shape(lambda x, *, k: x * k, X, k=M),
+    "jit": lambda F, N: F.eval_shape(F.jit(lambda x: x.astype(np.float16)), X),
+    "vmap of grad": lambda F, N: F.eval_shape(F.vmap(F.grad(lambda x: N.sum(x * x))), M),
+    "huge": lambda F, N: F.eval_shape(lambda x: x @ x.T, F.ShapeDtypeStruct((1 << 20, 1 << 20), np.float32)),
+    "64 bits asked for": lambda F, N: F.eval_shape(lambda x: x * 2, F.ShapeDtypeStruct((2,), np.int32)),
+    "return_shape": lambda F, N: F.make_jaxpr(lambda x: {"a": x @ x.T, "b": 2 * x}, return_shape=True)(M)[1],
+    "return_shape, keywords": lambda F, N: F.make_jaxpr(lambda *, x: [x], return_shape=True)(x=M)[1],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_agree_with_jax(name: str) -> None:
+    agree(SHAPES[name])
+
+
+PROGRAMS: Final[dict[str, Case]] = {
+    "operations": lambda F, N: F.make_jaxpr(lambda x: N.sin(x) * 2.0)(X),
+    "several outputs": lambda F, N: F.make_jaxpr(lambda x, y: {"b": x, "a": (y, x)})(X, M),
+    "constant output": lambda F, N: F.make_jaxpr(lambda x: (x, 1.0))(X),
+    "static_argnums": lambda F, N: F.make_jaxpr(lambda x, n: N.exp(x) if n else x, static_argnums=1)(X, 1),
+    "static before": lambda F, N: F.make_jaxpr(lambda n, x: N.exp(x) if n else x, static_argnums=(0,))(1, X),
+    "types": lambda F, N: F.make_jaxpr(lambda x: N.tanh(x))(F.ShapeDtypeStruct((4,), np.float32)),
+    "nothing done": lambda F, N: F.make_jaxpr(lambda: ())(),
+    "grad": lambda F, N: F.make_jaxpr(lambda x: F.jvp(N.sin, (x,), (x,)))(X),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_jaxs(name: str) -> None:
+    """The same operations, on values of the same types."""
+
+    def told(jaxpr: Any) -> list[Any]:
+        def aval(v: Any) -> tuple[Any, ...]:
+            return v.aval.shape, v.aval.dtype, v.aval.weak_type
+
+        inner = jaxpr.jaxpr
+        outs = inner.outs if hasattr(inner, "outs") else inner.outvars
+        names = [e.prim.name if hasattr(e, "prim") else e.primitive.name for e in inner.eqns]
+        return [names, [aval(v) for v in inner.invars], [aval(v) for v in outs]]
+
+    case = PROGRAMS[name]
+    assert told(case(fx, fnp)) == told(case(jax, jax.numpy))
+
+
+def test_jaxpr_as_fun() -> None:
+    closed = fx.make_jaxpr(lambda x: [fnp.sin(x), x * fnp.asarray(X)])(X)
+    run = fx.jaxpr_as_fun(closed)
+    sine, product = run(X)
+    np.testing.assert_allclose(np.asarray(sine), np.sin(X), rtol=1e-6)
+    np.testing.assert_array_equal(np.asarray(product), X * X)
+    np.testing.assert_allclose(
+        np.asarray(fx.vmap(lambda x: fx.jaxpr_as_fun(closed)(x)[0])(np.stack([X, X]))), np.sin([X, X]), rtol=1e-6
+    )
+    assert fx.make_jaxpr(run)(X).eqns == closed.eqns
+
+
+def test_the_function_is_not_run_on_numbers() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        seen.append(x)
+        return x
+
+    fx.make_jaxpr(f)(X)
+    fx.eval_shape(f, X)
+    assert [type(x).__name__ for x in seen] == ["StageTracer", "StageTracer"]
+
+
+def test_static_arguments_of_make_jaxpr_are_named_in_errors_as_others_are() -> None:
+    def choose(n: int, x: Any) -> Any:
+        return x if x else n
+
+    with pytest.raises(TypeError, match="the argument `x` of choose"):
+        fx.make_jaxpr(choose, static_argnums=0)(1, 2.0)
+    with pytest.raises(TypeError, match="the argument `x` of choose"):
+        fx.jit(choose, static_argnums=0)(1, 2.0)
+    with pytest.raises(TypeError, match=r"the argument `xs\[1\]` of "):
+        fx.jit(lambda *xs: bool(xs[1]))(1.0, 2.0)
+    with pytest.raises(TypeError, match=r"the argument `p\['a'\]\[0\]` of "):
+        fx.jit(lambda *, p: bool(p["a"][0]))(p={"a": [1.0]})
+
+
+# ------------------------------------------------------------------ names
+
+
+def lowered(f: Any) -> str:
+    return fx.jit(f).lower(X).as_text(debug_info=True)
+
+
+def test_named_scopes_reach_the_lowered_program() -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("encoder"):
+            y = fnp.sin(x)
+            with fx.named_scope("inner"):
+                z = fnp.cos(y)
+        return fnp.exp(z)
+
+    text = lowered(f)
+    assert '"encoder/sin"' in text
+    assert '"encoder/inner/cos"' in text
+    assert '"exp"' in text
+    assert __file__ in text
+    assert "encoder" not in fx.jit(f).lower(X).as_text()
+
+
+def test_named_scopes_reach_the_optimized_program() -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("encoder"):
+            return fnp.sin(x) @ x
+
+    assert 'op_name="encoder/' in fx.jit(f).lower(X).compile().as_text()
+
+
+def test_named_scopes_stay_on_what_is_derived() -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("layer"):
+            return fnp.sum(fnp.sin(x))
+
+    assert '"layer/cos"' in lowered(fx.grad(f))
+    assert '"layer/sin"' in lowered(fx.vmap(lambda x: f(x[None])))
+
+
+def test_named_call() -> None:
+    def block(x: Any) -> Any:
+        """Docs."""
+        return fnp.sin(x)
+
+    assert '"block/sin"' in lowered(fx.named_call(block))
+    assert '"other/sin"' in lowered(fx.named_call(block, name="other"))
+    assert (fx.named_call(block).__name__, fx.named_call(block).__doc__) == ("block", "Docs.")
+    np.testing.assert_allclose(np.asarray(fx.named_call(block)(X)), np.sin(X), rtol=1e-6)
+
+
+def test_a_scope_ends_when_an_exception_leaves_it() -> None:
+    def fails() -> None:
+        with fx.named_scope("gone"):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert "gone" not in lowered(fnp.sin)
+
+
+def test_a_scope_may_be_entered_again_inside_itself() -> None:
+    scope = fx.named_scope("again")
+
+    def f(x: Any) -> Any:
+        with scope, scope:
+            y = fnp.sin(x)
+        return fnp.cos(y)
+
+    text = lowered(f)
+    assert '"again/again/sin"' in text
+    assert '"cos"' in text
+
+
+def test_names_make_no_difference_to_what_is_compiled() -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("a"):
+            return fnp.sin(x)
+
+    assert fx.make_jaxpr(f)(X) == fx.make_jaxpr(fnp.sin)(X)
