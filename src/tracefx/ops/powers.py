@@ -53,8 +53,12 @@ class Pow(Smooth):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
-        x, y = args
-        out: NDArray = np.power(x, cast(y, x.dtype))
+        x, y = args[0], cast(args[1], args[0].dtype)
+        out: NDArray = np.power(x, y)
+        if dtypes.is_complex(x.dtype):
+            out = np.where(
+                (x == 0) & (y.imag != 0), x.dtype.type(complex(np.nan, np.nan)), out
+            )  # no limit there, NumPy says 0
         return out
 
     @override

@@ -168,6 +168,13 @@ class Clamp(Smooth):
         return Elementwise.out_aval(self, *avals)
 
     @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        low, x, high = args
+        if dims[1] is None:  # only the bounds may lack axes
+            x, dims = batch_first(x, None, axis), (dims[0], 0, dims[2])
+        return Smooth.batched(self, axis, (low, x, high), dims)
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         low, x, high = args
         return minimum(maximum(x, low), high)

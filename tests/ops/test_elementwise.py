@@ -1,0 +1,441 @@
+"""Every elementwise operation by the laws of `tests.ops.harness`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.ops.harness import (
+    COMPLEXES,
+    FLOATS,
+    INTS,
+    NARROW_INTS,
+    SHAPES,
+    UINTS,
+    Args,
+    Record,
+    Samples,
+    Weak,
+    agrees_with_jax,
+    batches_as_a_loop,
+    case_id,
+    cases,
+    differentiates_twice,
+    edges,
+    normal,
+    pairs,
+    pushes_as_differences,
+    pushes_as_jax,
+    rng,
+    stages_as_it_evaluates,
+    transposes,
+)
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
+from tracefx.ops.bitwise import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    shift_left,
+    shift_right_arithmetic,
+    shift_right_logical,
+)
+from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
+from tracefx.ops.complex import complex, conj, imag, is_finite, real
+from tracefx.ops.elementwise import add
+from tracefx.ops.magnitude import abs, sign
+from tracefx.ops.powers import integer_pow, pow, square
+from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.selection import clamp, select, select_n, stop_gradient
+from tracefx.ops.transcendental import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cbrt,
+    cos,
+    cosh,
+    exp,
+    exp2,
+    expm1,
+    log,
+    log1p,
+    logistic,
+    rsqrt,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+)
+
+NUMBERS: Final = (*FLOATS, *COMPLEXES, *INTS, *UINTS, *NARROW_INTS)
+REALS: Final = (*FLOATS, *INTS, *UINTS)
+LOGICAL: Final = (dtypes.bool_, *INTS, *UINTS, *NARROW_INTS)
+BOOL: Final = (dtypes.bool_,)
+
+Fun = Callable[..., Array]
+Oracle = Callable[..., jax.Array]
+
+# ------------------------------------------------------------------ arguments
+
+
+def python_number(dtype: DType) -> float | None:
+    """A Python number whose default dtype this is."""
+    return {dtypes.float32: 1.5, dtypes.int32: 2, dtypes.complex64: 1.5j, dtypes.bool_: True}.get(dtype)  # type: ignore[return-value]  # complex counts
+
+
+def within(low: float, high: float) -> Callable[[tuple[int, ...], DType, np.random.Generator], NDArray]:
+    """Arrays of numbers of an open interval; for complex dtypes, both parts."""
+
+    def make(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator) -> NDArray:
+        re = gen.uniform(low, high, shape)
+        return np.asarray(re + 1j * gen.uniform(low, high, shape) if dtypes.is_complex(dtype) else re).astype(dtype)
+
+    return make
+
+
+def one_operand(low: float = -2, high: float = 2) -> Samples:
+    """Numbers of the operation's domain, then those that aren't."""
+    make = within(low, high)
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        draw = make if dtypes.is_inexact(dtype) else normal
+        args: list[Args] = [(draw(shape, dtype, gen),) for shape in SHAPES]
+        args.append((edges(dtype),))
+        if not dtypes.is_bool(dtype):  # which is never weak
+            args.append((Weak(draw((3,), dtype, gen)),))
+        number = python_number(dtype)
+        return args if number is None else [*args, (number,)]
+
+    return samples
+
+
+def points_of_one(low: float = -2, high: float = 2) -> Samples:
+    make = within(low, high)
+
+    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        args: list[Args] = [(make(shape, dtype, gen),) for shape in ((), (2, 3), (0,))]
+        return [*args, (Weak(make((3,), dtype, gen)),)]
+
+    return points
+
+
+def two_operands(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    def draw(*shape: int) -> NDArray:
+        return normal(shape, dtype, gen)
+
+    args: list[Args] = [(draw(*shape), draw(*shape)) for shape in SHAPES]
+    args += [(draw(), draw(2, 3)), (draw(2, 3), draw()), pairs(edges(dtype), edges(dtype))]
+    if not dtypes.is_bool(dtype):
+        args += [(Weak(draw(3)), draw(3)), (Weak(draw(3)), Weak(draw(3)))]
+    number = python_number(dtype)
+    return args if number is None else [*args, (draw(3), number), (number, draw(3)), (number, number)]
+
+
+def points_of_two(low: float = -2, high: float = 2) -> Samples:
+    make = within(low, high)
+
+    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        def draw(*shape: int) -> NDArray:
+            return make(shape, dtype, gen)
+
+        return [
+            (draw(), draw()),
+            (draw(2, 3), draw(2, 3)),
+            (draw(), draw(3)),
+            (draw(3), draw()),
+            (Weak(draw(3)), draw(3)),
+        ]
+
+    return points
+
+
+def unary(name: str, ours: Fun, oracle: Oracle, low: float = -2, high: float = 2, complex_too: bool = True) -> Record:
+    domain = (*FLOATS, *COMPLEXES) if complex_too else FLOATS
+    return Record(name, ours, oracle, domain, one_operand(low, high), points_of_one(low, high))
+
+
+def binary(name: str, ours: Fun, oracle: Oracle, domain: tuple[DType, ...], points: Samples | None) -> Record:
+    return Record(name, ours, oracle, domain, two_operands, points)
+
+
+ANYWHERE: Final = points_of_two()
+POSITIVE: Final = points_of_two(0.3, 2)
+
+# ------------------------------------------------------------------ arithmetic
+
+ARITHMETIC: Final = (
+    Record("neg", neg, lax.neg, NUMBERS, one_operand(), points_of_one()),
+    binary("add", add, lax.add, NUMBERS, ANYWHERE),
+    binary("sub", sub, lax.sub, NUMBERS, ANYWHERE),
+    binary("mul", mul, lax.mul, NUMBERS, ANYWHERE),
+    binary("div", div, lax.div, NUMBERS, POSITIVE),
+    binary("rem", rem, lax.rem, REALS, POSITIVE),
+    binary("max", max, lax.max, (*NUMBERS, *BOOL), ANYWHERE),
+    binary("min", min, lax.min, (*NUMBERS, *BOOL), ANYWHERE),
+    Record("sign", sign, lax.sign, (*FLOATS, *INTS, *UINTS, *NARROW_INTS), one_operand(), points_of_one(0.3, 2)),
+    Record("sign complex", sign, lax.sign, COMPLEXES, one_operand()),  # its derivative counts as zero, though it isn't
+    Record("abs", abs, lax.abs, (*FLOATS, *COMPLEXES, *INTS), one_operand(), points_of_one(0.3, 2)),
+    Record("square", square, lax.square, NUMBERS, one_operand(), points_of_one()),
+    *[
+        Record(
+            f"integer_pow {y}",
+            lambda x, y=y: integer_pow(x, y),
+            lambda x, y=y: lax.integer_pow(x, y),
+            (*FLOATS, *COMPLEXES) if y < 0 else NUMBERS,
+            one_operand(),
+            points_of_one(0.3, 2),
+        )
+        for y in (-3, -1, 0, 1, 2, 3, 7)
+    ],
+)
+
+
+def bases_and_exponents(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    integers = np.array([-2, -1, 0, 1, 2, 3], np.int32)
+    return [
+        *two_operands(dtype, gen),
+        pairs(edges(dtype), integers),
+        (edges(dtype), np.uint8(3) * np.ones((), np.uint8)),
+    ]
+
+
+def points_of_pow(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    integers = np.array([-2, 0, 3], np.int32)
+    base = within(0.3, 2)((3,), dtype, gen)
+    return [
+        *POSITIVE(dtype, gen),
+        (base, integers),
+        (base, np.array(0, np.int32)),
+        (base[0] * np.ones((), dtype), integers),
+    ]
+
+
+POW: Final = Record("pow", pow, lax.pow, (*FLOATS, *COMPLEXES), bases_and_exponents, points_of_pow)
+
+# ------------------------------------------------------------------ transcendental functions
+
+TRANSCENDENTAL: Final = (
+    unary("exp", exp, lax.exp),
+    unary("exp2", exp2, lax.exp2),
+    unary("expm1", expm1, lax.expm1),
+    unary("log", log, lax.log, 0.1, 3),
+    unary("log1p", log1p, lax.log1p, -0.5, 3),
+    unary("logistic", logistic, lax.logistic),
+    unary("sin", sin, lax.sin, -4, 4),
+    unary("cos", cos, lax.cos, -4, 4),
+    unary("tan", tan, lax.tan, -1, 1),
+    unary("asin", asin, lax.asin, -0.8, 0.8),
+    unary("acos", acos, lax.acos, -0.8, 0.8),
+    unary("atan", atan, lax.atan, -0.8, 0.8),
+    unary("sinh", sinh, lax.sinh),
+    unary("cosh", cosh, lax.cosh),
+    unary("tanh", tanh, lax.tanh),
+    unary("asinh", asinh, lax.asinh),
+    unary("acosh", acosh, lax.acosh, 1.2, 3),
+    unary("atanh", atanh, lax.atanh, -0.8, 0.8),
+    unary("sqrt", sqrt, lax.sqrt, 0.1, 3),
+    unary("rsqrt", rsqrt, lax.rsqrt, 0.1, 3),
+    unary("cbrt", cbrt, lax.cbrt, 0.1, 3, complex_too=False),
+)
+
+# ------------------------------------------------------------------ rounding, complex numbers
+
+PART_DTYPES: Final = (dtypes.float32, dtypes.float64)
+ROUNDING_AND_PARTS: Final = (
+    unary("floor", floor, lax.floor, 0.1, 0.9, complex_too=False),
+    unary("ceil", ceil, lax.ceil, 0.1, 0.9, complex_too=False),
+    unary("round away", round, lax.round, 0.1, 0.4, complex_too=False),
+    unary(
+        "round even",
+        lambda x: round(x, RoundingMethod.TO_NEAREST_EVEN),
+        lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+        0.1,
+        0.4,
+        complex_too=False,
+    ),
+    unary("is_finite", is_finite, lax.is_finite, complex_too=False),
+    Record("real", real, lax.real, COMPLEXES, one_operand(), points_of_one()),
+    Record("imag", imag, lax.imag, COMPLEXES, one_operand(), points_of_one()),
+    Record("conj", conj, lax.conj, (*PART_DTYPES, *COMPLEXES), one_operand(), points_of_one()),
+    binary("complex", complex, lax.complex, PART_DTYPES, ANYWHERE),
+)
+
+# ------------------------------------------------------------------ comparisons, logic, shifts
+
+
+def shifts(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    bits = dtypes.itemsize_bits(dtype)
+    amounts = np.array([n for n in (0, 1, 3, bits - 1, bits, bits + 1, -1) if n < 2 ** (bits - 1)])
+    amounts = amounts[amounts >= 0] if not dtypes.is_signed(dtype) else amounts
+    values = np.concatenate([edges(dtype), normal((3,), dtype, gen)])
+    return [pairs(values, amounts.astype(dtype)), *two_operands(dtype, gen)]
+
+
+ORDERED: Final = (*FLOATS, *INTS, *UINTS, *NARROW_INTS, *BOOL)
+PREDICATES: Final = (
+    binary("eq", eq, lax.eq, (*ORDERED, *COMPLEXES), ANYWHERE),
+    binary("ne", ne, lax.ne, (*ORDERED, *COMPLEXES), ANYWHERE),
+    binary("lt", lt, lax.lt, ORDERED, ANYWHERE),
+    binary("le", le, lax.le, ORDERED, ANYWHERE),
+    binary("gt", gt, lax.gt, ORDERED, ANYWHERE),
+    binary("ge", ge, lax.ge, ORDERED, ANYWHERE),
+    binary("and", bitwise_and, lax.bitwise_and, LOGICAL, None),
+    binary("or", bitwise_or, lax.bitwise_or, LOGICAL, None),
+    binary("xor", bitwise_xor, lax.bitwise_xor, LOGICAL, None),
+    Record("not", bitwise_not, lax.bitwise_not, LOGICAL, one_operand()),
+    *[
+        Record(name, ours, oracle, (*INTS, *UINTS, *NARROW_INTS), shifts)
+        for name, ours, oracle in (
+            ("shift_left", shift_left, lax.shift_left),
+            ("shift_right_logical", shift_right_logical, lax.shift_right_logical),
+            ("shift_right_arithmetic", shift_right_arithmetic, lax.shift_right_arithmetic),
+        )
+    ],
+)
+
+# ------------------------------------------------------------------ selection
+
+ANY: Final = (*FLOATS, *COMPLEXES, *INTS, *UINTS, *NARROW_INTS, *BOOL)
+
+
+def booleans_and_two(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    def draw(*shape: int) -> NDArray:
+        return normal(shape, dtype, gen)
+
+    def mask(*shape: int) -> NDArray:
+        return normal(shape, dtypes.bool_, gen)
+
+    args: list[Args] = [(mask(*shape), draw(*shape), draw(*shape)) for shape in SHAPES]
+    subnormal = np.full(3, 1e-40 if dtypes.is_inexact(dtype) else 1).astype(dtype)
+    args += [(mask(), draw(2, 3), draw(2, 3)), (True, draw(3), draw(3))]
+    args.append((mask(edges(dtype).size), edges(dtype), edges(dtype)[::-1]))
+    if dtypes.is_bool(dtype):
+        return args
+    subnormal = np.full(3, 1e-40 if dtypes.is_inexact(dtype) else 1).astype(dtype)
+    return [*args, (mask(3), subnormal, Weak(draw(3))), (mask(3), Weak(draw(3)), Weak(draw(3)))]
+
+
+def integers_and_three(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    def draw(*shape: int) -> NDArray:
+        return normal(shape, dtype, gen)
+
+    which = gen.integers(-1, 5, (2, 3)).astype(np.int32)
+    return [
+        (which, draw(2, 3), draw(2, 3), draw(2, 3)),
+        (which[0], draw(3), draw(3), draw(3)),
+        (np.array(2, np.int32), draw(3), draw(3), draw(3)),
+        (1, draw(2), draw(2), draw(2)),
+        (np.array(1, np.uint8), draw(), draw(), draw()),
+    ]
+
+
+def bounds(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    def draw(*shape: int) -> NDArray:
+        return normal(shape, dtype, gen)
+
+    low, x, high = [a.ravel() for a in np.meshgrid(edges(dtype), edges(dtype), edges(dtype))]
+    args: list[Args] = [(draw(*shape), draw(*shape), draw(*shape)) for shape in SHAPES]
+    args += [
+        (draw(), draw(2, 3), draw()),
+        (draw(3), draw(3), draw()),
+        (low, x, high),
+    ]
+    number = python_number(dtype)
+    return args if number is None else [*args, (number, draw(3), number), (number, number, number)]
+
+
+SELECTION: Final = (
+    Record(
+        "select_n bool",
+        select_n,
+        lax.select_n,
+        ANY,
+        booleans_and_two,
+        lambda d, g: booleans_and_two(d, g)[: len(SHAPES) + 2],
+    ),
+    Record("select_n int", select_n, lax.select_n, ANY, integers_and_three, integers_and_three),
+    Record("select_n one", select_n, lax.select_n, ANY, lambda d, g: [a[:2] for a in booleans_and_two(d, g)]),
+    Record("select", select, lax.select, FLOATS, lambda d, g: booleans_and_two(d, g)[:5]),
+    Record("clamp", clamp, lax.clamp, ORDERED, bounds, lambda d, g: bounds(d, g)[: len(SHAPES)]),
+    Record("stop_gradient", stop_gradient, lambda x: lax.stop_gradient(jnp.asarray(x)), ANY, one_operand()),
+)
+
+RECORDS: Final = (*ARITHMETIC, POW, *TRANSCENDENTAL, *ROUNDING_AND_PARTS, *PREDICATES, *SELECTION)
+
+# ------------------------------------------------------------------ laws
+
+DIFFERENTIATED: Final = (dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex128)
+everywhere = pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+where_smooth = pytest.mark.parametrize(
+    ("record", "dtype"),
+    [(r, d) for r, d in cases(RECORDS) if r.points is not None and d in DIFFERENTIATED],
+    ids=case_id,
+)
+where_precise = pytest.mark.parametrize(
+    ("record", "dtype"),
+    [(r, d) for r, d in cases(RECORDS) if r.points is not None and d in (dtypes.float64, dtypes.complex128)],
+    ids=case_id,
+)
+
+
+@everywhere
+def test_values_and_types_are_jaxs(record: Record, dtype: DType) -> None:
+    for args in record.samples(dtype, rng(record.name, dtype)):
+        agrees_with_jax(record, args)
+
+
+@everywhere
+def test_staging_changes_nothing(record: Record, dtype: DType) -> None:
+    for args in record.samples(dtype, rng(record.name, dtype)):
+        stages_as_it_evaluates(record, args)
+
+
+@everywhere
+def test_vmap_is_a_loop(record: Record, dtype: DType) -> None:
+    batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
+    for samples in zip(*batch, strict=True):
+        batches_as_a_loop(record, samples)
+
+
+def points(record: Record, dtype: DType) -> list[Args]:
+    assert record.points is not None
+    return record.points(dtype, rng(record.name, dtype, "points"))
+
+
+@where_smooth
+def test_tangents_are_jaxs(record: Record, dtype: DType) -> None:
+    for args in points(record, dtype):
+        pushes_as_jax(record, args)
+
+
+@where_precise
+def test_tangents_are_differences(record: Record, dtype: DType) -> None:
+    for args in points(record, dtype):
+        pushes_as_differences(record, args)
+
+
+@where_smooth
+def test_transposes_pair_with_tangents(record: Record, dtype: DType) -> None:
+    for args in points(record, dtype):
+        transposes(record, args)
+
+
+@where_precise
+def test_second_derivatives_are_jaxs(record: Record, dtype: DType) -> None:
+    for args in points(record, dtype):
+        differentiates_twice(record, args)
