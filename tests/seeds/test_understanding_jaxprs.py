@@ -30,15 +30,7 @@ class Difference:
     reason: str
 
 
-ACCEPTED = (
-    Difference("jax", r" out_sharding=None", "", "in JAX an array's type may hold its sharding"),
-    Difference(
-        "tracefx",
-        r"broadcast_in_dim\[broadcast_dimensions=\(\) shape=\([\d,]*\)\]",
-        "broadcast_in_dim",
-        "JAX leaves out what the type of the variable says",
-    ),
-)
+ACCEPTED = (Difference("jax", r" out_sharding=None", "", "in JAX an array's type may hold its sharding"),)
 
 
 def normalized(text: str, side: str) -> str:

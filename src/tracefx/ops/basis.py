@@ -7,7 +7,7 @@ other's transpose, and every rule that broadcasts, moves an axis or fits a type 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import numpy as np
@@ -22,6 +22,7 @@ from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -101,7 +102,16 @@ def fit(x: Tangent, aval: ShapedArray) -> Tangent:
         return x
     if x.aval.shape != aval.shape:
         x = broadcast_to(x, aval.shape)
-    return convert(x, aval.dtype, aval.weak_type)
+    return retyped(x, aval.dtype, aval.weak_type)
+
+
+def retyped(x: Value, dtype: DType, weak_type: bool) -> Value:
+    """`convert` for values that may stay literals."""
+    if isinstance(x, Literal):
+        if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
+            return x
+        return Literal(cast(x.numpy(), dtype).item(), ShapedArray((), dtype, weak_type))
+    return convert(x, dtype, weak_type)
 
 
 # ------------------------------------------------------------------ reshape
@@ -216,7 +226,7 @@ def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
 
 @final
 @frozen(eq=False)
-class BroadcastInDim(LinearOperation):
+class BroadcastInDim(LinearOperation, ShownAsJax):
     name = "broadcast_in_dim"
     shape: Shape
     broadcast_dimensions: tuple[int, ...]
@@ -234,6 +244,10 @@ class BroadcastInDim(LinearOperation):
         if any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
             raise TypeError(f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1")
         return x.update(shape=self.shape)
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {"broadcast_dimensions": self.broadcast_dimensions} if self.broadcast_dimensions else {}
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -282,12 +296,18 @@ def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
 
 def full(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
     """An array of type `aval`, every element `fill`."""
-    return broadcast_in_dim(Literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
+    return as_array(filled(aval, fill))
+
+
+def filled(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
+    """A value of type `aval`, every element `fill`; one without axes is a literal."""
+    literal = Literal(fill, ShapedArray((), aval.dtype, aval.weak_type))
+    return broadcast_in_dim(literal, aval.shape, ()) if aval.shape else literal
 
 
 def instantiate(t: Tangent) -> Value:
     """A tangent as a value: zeros for a `Zero`."""
-    return full(t.aval, 0) if isinstance(t, Zero) else t
+    return filled(t.aval, 0) if isinstance(t, Zero) else t
 
 
 # ------------------------------------------------------------------ reduce_sum

@@ -21,7 +21,7 @@ from tracefx.core.values import Value
 from tracefx.handlers.jvp import JVP, JVPTracer
 from tracefx.handlers.stage import stage
 from tracefx.handlers.transpose import backward
-from tracefx.ops.basis import convert, instantiate
+from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,
@@ -272,7 +272,7 @@ def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
         )
     if isinstance(tangent, Zero) or expected.dtype == float0:
         return Zero(expected)
-    return convert(tangent, expected.dtype, expected.weak_type)
+    return retyped(tangent, expected.dtype, expected.weak_type)
 
 
 def cotangent(ct: Tangent) -> object:

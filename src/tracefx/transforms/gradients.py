@@ -12,7 +12,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.core.handler import as_array
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.ops.basis import full
+from tracefx.ops.basis import filled
 from tracefx.transforms.arguments import flatten_values, name_of, normalize_argnums, require_callable, to_arrays
 from tracefx.transforms.differentiation import (
     call_for_values,
@@ -33,7 +33,7 @@ from tracefx.transforms.pipelines import (
     Place2,
     Several,
     Somewhere,
-    Transform,
+    TransformOf,
     ValuesAndGradients,
     Yes,
     argument_places,
@@ -280,7 +280,7 @@ def grad(
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class ValueAndGrad(Transform[ValuesAndGradients[N, H]]):
+class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     """`value_and_grad` and its options, as a value.
 
     >>> ValueAndGrad(argnums=[0, 1], has_aux=True)
@@ -395,7 +395,7 @@ class ValueAndGrad(Transform[ValuesAndGradients[N, H]]):
 
             linear, (out_tree, aux), handler = linearize_values(called, flat)
             value = scalar_output(fun, linear.outs, out_tree, holomorphic)
-            cts = linear.pull([full(value.aval, 1)])
+            cts = linear.pull([filled(value.aval, 1)])
             gradients = treedef.unflatten([cotangent(ct) for ct in cts])
             gradient = gradients[0] if isinstance(argnums, int) else gradients
             result = as_array(value)
@@ -406,7 +406,7 @@ class ValueAndGrad(Transform[ValuesAndGradients[N, H]]):
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class Grad(Transform[Gradients[N, H]]):
+class Grad(TransformOf[Gradients[N, H]]):
     """`grad` and its options, as a value.
 
     >>> float((Grad() @ Grad())(lambda x: x**3)(2.0))
