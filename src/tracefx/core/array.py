@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
 from typing import Final, NoReturn, Protocol, TypeAlias, TypeGuard, Union
@@ -92,14 +92,16 @@ _SCALARS: Final = frozenset({bool, int, float, complex})
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
     """Whether `x` is something that array functions take: an array, a NumPy array or scalar, a Python number."""
-    return type(x) in _SCALARS or isinstance(x, Array | np.ndarray | np.generic | Literal)
+    return type(x) in _SCALARS or isinstance(x, (Array, np.ndarray, np.generic, Literal))
 
 
-class Array(ABC):
+class Array:
     """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
 
     Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
     """
+
+    # Not an ABC, whose isinstance, asked of every operand, takes four times as long.
 
     __slots__ = ()
     __array_priority__ = 1000

@@ -161,13 +161,12 @@ class handling(Generic[H]):
 
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
-    values = [a if type(a) is ConcreteArray or type(a) is Literal else as_value(a) for a in args]
-    return CURRENT.get().bind(prim, values)
+    return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
 
 
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     """`bind` for operations with one output, as an array."""
-    (out,) = bind(prim, *args)
+    (out,) = CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
     return out if isinstance(out, Array) else as_array(out)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Final, final
 
-from attrs import field, frozen
+from attrs import frozen
 from typing_extensions import override
 
 _PACKAGE: Final = str(Path(__file__).parent.parent) + "/"
@@ -32,13 +32,18 @@ class Place:
 
 
 @final
-@frozen(eq=False)
 class Source:
-    """A place not yet resolved: a code object and how far into it the frame had come."""
+    """A place not yet resolved: a code object and how far into it the frame had come.
 
-    code: CodeType = field(repr=False)
-    lasti: int
-    scope: tuple[str, ...]
+    A plain class, since every operation that is traced makes one.
+    """
+
+    __slots__ = ("code", "lasti", "scope")
+
+    def __init__(self, code: CodeType, lasti: int, scope: tuple[str, ...]) -> None:
+        self.code = code
+        self.lasti = lasti
+        self.scope = scope
 
     def place(self) -> Place:
         return Place(self.code.co_filename, _line(self.code, self.lasti), self.code.co_qualname, self.scope)
@@ -94,7 +99,7 @@ class named_scope:
     ...     pass
     """
 
-    __slots__ = ("_before", "_name")
+    __slots__ = ("_name",)  # no state: one scope may be entered again inside itself, and in several threads
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
@@ -102,10 +107,9 @@ class named_scope:
         self._name = name
 
     def __enter__(self) -> None:
-        self._before = _SCOPE.get()
-        _SCOPE.set((*self._before, self._name))
+        _SCOPE.set((*_SCOPE.get(), self._name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _SCOPE.set(self._before)
+        _SCOPE.set(_SCOPE.get()[:-1])

@@ -128,7 +128,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
     if kind in _PYTHON:
         return Literal(x, ShapedArray((), dtypes.scalar_dtype(kind), kind is not bool))  # type: ignore[arg-type]  # narrowed as above
-    if isinstance(x, Array | Literal):
+    if isinstance(x, (Array, Literal)):
         return x
     if isinstance(x, np.ndarray):
         if x.ndim or x.dtype == dtypes.float0:

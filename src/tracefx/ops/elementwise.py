@@ -64,6 +64,10 @@ class Elementwise(Operation):
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first = avals[0]
+        if first.dtype in self.domain.plain and avals.count(first) == len(avals):  # the common case
+            dtype = self.out_dtype(first.dtype)
+            if dtype is first.dtype:
+                return first
         self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
             raise TypeError(
@@ -235,7 +239,7 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 
 def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
     """Apply an operation of two operands to arguments of a function, `operands` of it."""
-    if type(x) is ConcreteArray and type(y) is ConcreteArray:
+    if isinstance(x, Array) and isinstance(y, Array):
         return bind1(prim, x, y)
     return bind1(prim, *operands(x, y))
 
