@@ -13,7 +13,7 @@ from tracefx import Array
 from tracefx.handlers.batch import Batch
 from tracefx.handlers.jvp import JVP
 from tracefx.transforms.jit import Jitted
-from tracefx.transforms.pipelines import Preserving
+from tracefx.transforms.pipelines import Preserving, TransformOf
 
 Params = dict[str, Array]
 
@@ -244,7 +244,7 @@ def transforms_are_typed(a: Array, b: Params, c: float, d: list[Array]) -> None:
 
 def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int, aux: bool) -> None:
     both = fx.Jit() @ fx.Vmap(in_axes=(None, 0))
-    assert_type(both, fx.Transform[Preserving])
+    assert_type(both, TransformOf[Preserving])
     assert_type(both(loss)(b, a, scale=2.0), Array)
     both(loss)(a, b)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     both(loss)(b, a, size=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -261,6 +261,15 @@ def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int
     (fx.Jit() @ fx.JacRev())(loss)(a, b)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type((fx.Jit() @ fx.Grad(n, aux))(loss)(b, a, scale=2.0), Any)
     fx.Jit() @ square  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
+
+
+def any_transform_is_called(transform: fx.Transform, x: Array) -> None:
+    assert_type(transform(square), Callable[..., Any])
+    assert_type(fx.Jit() @ transform, fx.Transform)
+    assert_type(transform @ fx.Jit(), fx.Transform)
+    any_transform_is_called(fx.Jit() @ fx.Grad(), x)
+    any_transform_is_called(fx.Jvp() @ fx.Grad(), x)
+    fx.Transform()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
 
 
 def handlers_are_typed(handler: Batch) -> None:

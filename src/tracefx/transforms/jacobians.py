@@ -31,7 +31,7 @@ from tracefx.transforms.pipelines import (
     L0,
     No,
     SameArguments,
-    Transform,
+    TransformOf,
     Yes,
     argument_places,
     check_flag,
@@ -159,7 +159,7 @@ def hessian(
 
 @final
 @frozen(eq=False, repr=False)
-class JacFwd(Transform[SameArguments]):
+class JacFwd(TransformOf[SameArguments]):
     """`jacfwd` and its options, as a value."""
 
     title: ClassVar[str] = "jacfwd"
@@ -190,7 +190,7 @@ class JacFwd(Transform[SameArguments]):
 
 @final
 @frozen(eq=False, repr=False)
-class JacRev(Transform[SameArguments]):
+class JacRev(TransformOf[SameArguments]):
     """`jacrev` and its options, as a value."""
 
     title: ClassVar[str] = "jacrev"
@@ -223,7 +223,7 @@ class JacRev(Transform[SameArguments]):
 
 @final
 @frozen(eq=False, repr=False)
-class Hessian(Transform[SameArguments]):
+class Hessian(TransformOf[SameArguments]):
     """`hessian` and its options, as a value: `JacFwd` of `JacRev` with these options."""
 
     title: ClassVar[str] = "hessian"

@@ -27,7 +27,7 @@ from tracefx.transforms.arguments import (
     to_arrays,
     to_values,
 )
-from tracefx.transforms.pipelines import Preserving, Transform, check_flag
+from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.stages import LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
@@ -45,8 +45,12 @@ def _places(given: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    return tuple(sorted(set(names), key=str))
+    if given is None or isinstance(given, str):
+        return () if given is None else (given,)
+    try:
+        return tuple(sorted(set(given), key=str))
+    except TypeError as error:
+        raise TypeError(f"jit: names of arguments must be a string or a sequence of strings, got {given!r}") from error
 
 
 def _check_places(transform: Jit, option: Attribute[tuple[int, ...]], given: tuple[int, ...]) -> None:
@@ -60,7 +64,7 @@ def _check_names(transform: Jit, option: Attribute[tuple[str, ...]], given: tupl
 
 @final
 @frozen(eq=False, repr=False, kw_only=True)
-class Jit(Transform[Preserving]):
+class Jit(TransformOf[Preserving]):
     """`jit` and its options, as a value; what they mean is said at `jit`.
 
     >>> Jit(static_argnums=1) == Jit(static_argnums=(1,))

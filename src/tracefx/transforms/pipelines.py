@@ -27,10 +27,6 @@ class Kind:
     """What a transformation does to a function's type. Kinds have no instances, and none is another's subclass."""
 
 
-class Unsaid(Kind):
-    """A function becomes some function."""
-
-
 class SameArguments(Kind):
     """The arguments stay what they are."""
 
@@ -93,7 +89,7 @@ S2 = TypeVar("S2", bound=Changing)
 # ------------------------------------------------------------------ transformations
 
 
-class Transform(ABC, Generic[K]):
+class Transform(ABC):
     """A transformation of functions, as a value.
 
     `(a @ b)(f)` is `a(b(f))`; `@` is associative, and `Identity()` is neutral. Two transformations are equal if they
@@ -116,141 +112,10 @@ class Transform(ABC, Generic[K]):
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """The function that `fun` becomes."""
 
-    @overload
-    def __call__(self: Transform[Preserving], fun: Callable[P, R], /) -> Callable[P, R]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
-    ) -> Callable[Concatenate[A, P], A]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> Callable[Concatenate[A, B, P], B]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
-    ) -> Callable[Concatenate[A, B, C, P], C]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
-    ) -> Callable[Concatenate[A, B, C, D, P], D]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
-    @overload
-    def __call__(self: Transform[Gradients[Somewhere, No]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
-    @overload
-    def __call__(self: Transform[Gradients[Several, No]], fun: Callable[P, R], /) -> Callable[P, tuple[Any, ...]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, P], tuple[A, X]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, P], tuple[B, X]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, C, P], tuple[C, X]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> Callable[P, tuple[Any, X]]: ...
-    @overload
-    def __call__(
-        self: Transform[Gradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> Callable[P, tuple[tuple[Any, ...], X]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
-    ) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> Callable[Concatenate[A, B, P], tuple[R, B]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
-    ) -> Callable[Concatenate[A, B, C, P], tuple[R, C]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
-    ) -> Callable[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[Somewhere, No]], fun: Callable[P, R], /
-    ) -> Callable[P, tuple[R, Any]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[Several, No]], fun: Callable[P, R], /
-    ) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
-    ) -> Callable[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> Callable[P, tuple[tuple[R, X], Any]]: ...
-    @overload
-    def __call__(
-        self: Transform[ValuesAndGradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> Callable[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
-    @overload
-    def __call__(
-        self: Transform[Directional[No]], fun: Callable[[*Ts], R], /
-    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
-    @overload
-    def __call__(
-        self: Transform[Directional[Yes]], fun: Callable[[*Ts], tuple[R, X]], /
-    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
-    @overload
-    def __call__(self: Transform[Gradients[Somewhere, bool]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
-    @overload
-    def __call__(self: Transform[ValuesAndGradients[Somewhere, bool]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
-    @overload
-    def __call__(self: Transform[SameArguments], fun: Callable[P, R], /) -> Callable[P, Any]: ...
-    @overload
-    def __call__(self: Transform[Unsaid], fun: Callable[..., Any], /) -> Callable[..., Any]: ...
     def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
         return self.transformed(fun)
 
-    # What fits first is meant. Later ones are more general and say less: mypy has to be told that this is no mistake.
-    @overload
-    def __matmul__(self: Transform[Preserving], other: Transform[K2], /) -> Transform[K2]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __matmul__(self, other: Transform[Preserving], /) -> Transform[K]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __matmul__(  # type: ignore[overload-overlap]
-        self: Transform[Gradients[N, No]], other: Transform[Gradients[M, No]], /
-    ) -> Transform[Gradients[N, No]]: ...
-    @overload
-    def __matmul__(self: Transform[S], other: Transform[S2], /) -> Transform[SameArguments]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __matmul__(self, other: Transform[K2], /) -> Transform[Unsaid]: ...
-    def __matmul__(self, other: Transform[Any], /) -> Transform[Any]:
+    def __matmul__(self, other: Transform, /) -> Transform:
         if not isinstance(other, Transform):
             return NotImplemented
         parts = (*_parts(self), *_parts(other))
@@ -278,7 +143,151 @@ class Transform(ABC, Generic[K]):
         return f"{type(self).__name__}({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
 
 
-class HandlerTransform(Transform[K]):
+class TransformOf(Transform, Generic[K]):
+    """A transformation that says what it does to a function's type."""
+
+    __slots__ = ()
+
+    @overload
+    def __call__(self: TransformOf[Preserving], fun: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> Callable[Concatenate[A, P], A]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], B]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> Callable[Concatenate[A, B, C, P], C]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> Callable[Concatenate[A, B, C, D, P], D]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+    @overload
+    def __call__(self: TransformOf[Gradients[Somewhere, No]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: TransformOf[Gradients[Several, No]], fun: Callable[P, R], /) -> Callable[P, tuple[Any, ...]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, P], tuple[A, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, P], tuple[B, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[C, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[Any, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[Any, ...], X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[R, B]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[R, C]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[Somewhere, No]], fun: Callable[P, R], /
+    ) -> Callable[P, tuple[R, Any]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[Several, No]], fun: Callable[P, R], /
+    ) -> Callable[P, tuple[R, tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> Callable[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[Somewhere, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[R, X], Any]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[Several, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> Callable[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Directional[No]], fun: Callable[[*Ts], R], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Directional[Yes]], fun: Callable[[*Ts], tuple[R, X]], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
+    @overload
+    def __call__(self: TransformOf[Gradients[Somewhere, bool]], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[Somewhere, bool]], fun: Callable[P, R], /
+    ) -> Callable[P, Any]: ...
+    @overload
+    def __call__(self: TransformOf[SameArguments], fun: Callable[P, R], /) -> Callable[P, Any]: ...
+    @override
+    def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
+        return self.transformed(fun)
+
+    @overload
+    def __matmul__(self: TransformOf[Preserving], other: TransformOf[K2], /) -> TransformOf[K2]: ...
+    @overload
+    def __matmul__(self, other: TransformOf[Preserving], /) -> TransformOf[K]: ...
+    @overload
+    def __matmul__(
+        self: TransformOf[Gradients[N, No]], other: TransformOf[Gradients[M, No]], /
+    ) -> TransformOf[Gradients[N, No]]: ...
+    @overload
+    def __matmul__(self: TransformOf[S], other: TransformOf[S2], /) -> TransformOf[SameArguments]: ...
+    @overload
+    def __matmul__(self, other: Transform, /) -> Transform: ...
+    @override
+    def __matmul__(self, other: Transform, /) -> Transform:
+        return super().__matmul__(other)
+
+
+class HandlerTransform(TransformOf[K]):
     """A transformation that is nothing but a handler around the function's run."""
 
     __slots__ = ()
@@ -287,23 +296,23 @@ class HandlerTransform(Transform[K]):
     def over(self, handler: Handler, /) -> Handler:
         """The transformation's handler, on `handler`."""
 
-    # More than the base says, so no override to mypy; and what fits first is meant, as there.
+    # More than the base says: to mypy, overloads that come first make it no override.
     @overload  # type: ignore[override]
-    def __matmul__(self: Transform[Preserving], other: HandlerTransform[K2], /) -> HandlerTransform[K2]: ...  # type: ignore[overload-overlap]
+    def __matmul__(self: TransformOf[Preserving], other: HandlerTransform[K2], /) -> HandlerTransform[K2]: ...
     @overload
-    def __matmul__(self: Transform[Preserving], other: Transform[K2], /) -> Transform[K2]: ...  # type: ignore[overload-overlap]
+    def __matmul__(self, other: HandlerTransform[Preserving], /) -> HandlerTransform[K]: ...
     @overload
-    def __matmul__(self, other: HandlerTransform[Preserving], /) -> HandlerTransform[K]: ...  # type: ignore[overload-overlap]
+    def __matmul__(self: TransformOf[Preserving], other: TransformOf[K2], /) -> TransformOf[K2]: ...
     @overload
-    def __matmul__(self, other: Transform[Preserving], /) -> Transform[K]: ...  # type: ignore[overload-overlap]
+    def __matmul__(self, other: TransformOf[Preserving], /) -> TransformOf[K]: ...
     @overload
-    def __matmul__(self, other: Transform[K2], /) -> Transform[Unsaid]: ...
+    def __matmul__(self, other: Transform, /) -> Transform: ...
     @override
-    def __matmul__(self, other: Transform[Any], /) -> Transform[Any]:
+    def __matmul__(self, other: Transform, /) -> Transform:
         return super().__matmul__(other)
 
 
-def _parts(transform: Transform[Any]) -> tuple[Transform[Any], ...]:
+def _parts(transform: Transform) -> tuple[Transform, ...]:
     if isinstance(transform, Composed):
         return transform.parts
     return () if isinstance(transform, Identity) else (transform,)
@@ -330,11 +339,11 @@ class Identity(HandlerTransform[Preserving]):
 
 
 @frozen(eq=False, repr=False)
-class Composed(Transform[K]):
+class Composed(Transform):
     """Transformations one around the other, the first outermost. Made by `@`: two or more parts, none composed."""
 
     title: ClassVar[str] = "composition"
-    parts: tuple[Transform[Any], ...]
+    parts: tuple[Transform, ...]
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -348,7 +357,7 @@ class Composed(Transform[K]):
 
 
 @final
-class ComposedHandlers(Composed[K], HandlerTransform[K]):
+class ComposedHandlers(Composed, HandlerTransform[Any]):
     """Handlers one on the other."""
 
     __slots__ = ()
@@ -396,12 +405,12 @@ def argument_places(given: int | Sequence[int]) -> int | tuple[int, ...]:
     return tuple(given) if isinstance(given, Sequence) else given
 
 
-def check_places(transform: Transform[Any], option: attrs.Attribute[Any], given: object) -> None:
+def check_places(transform: Transform, option: attrs.Attribute[Any], given: object) -> None:
     """The validator of `argnums`."""
     check_argnums(given, transform.title, option.alias or option.name)
 
 
-def check_flag(transform: Transform[Any], option: attrs.Attribute[bool], given: bool) -> None:
+def check_flag(transform: Transform, option: attrs.Attribute[bool], given: bool) -> None:
     """The validator of options that are true or false."""
     if not isinstance(given, bool):
         raise TypeError(f"{transform.title}: {option.alias} must be True or False, got {given!r}")

@@ -15,7 +15,7 @@ from tracefx.core.source import named_scope
 from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
 from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import No, Preserving, Transform, Yes
+from tracefx.transforms.pipelines import No, Preserving, TransformOf, Yes
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
@@ -87,7 +87,7 @@ def _check_name(transform: NamedCall, option: Attribute[str | None], name: objec
 
 @final
 @frozen(eq=False, repr=False)
-class NamedCall(Transform[Preserving]):
+class NamedCall(TransformOf[Preserving]):
     """`named_call` and its name, as a value.
 
     >>> NamedCall("encoder")
