@@ -129,6 +129,14 @@ def missing(prim: Primitive, rule: str, remedy: str) -> MissingRuleError:
     return MissingRuleError(f"primitive {prim.name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
 
+def not_linear(prim: Primitive) -> TypeError:
+    """The error of a transpose rule for operands that the operation is not linear in together."""
+    return TypeError(
+        f"the function that is transposed is not linear in its inputs: {prim.name} is not linear in all of the "
+        "operands that depend on them here"
+    )
+
+
 # ------------------------------------------------------------------ capabilities
 
 

@@ -15,7 +15,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero
+from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero, not_linear
 from tracefx.core.values import Value
 from tracefx.ops.basis import fit
 from tracefx.ops.comparison import eq, lt
@@ -121,7 +121,8 @@ class Mul(Smooth, Transposable):
         (ct,), (x, y) = cts, args
         assert not isinstance(ct, Zero)
         if isinstance(x, Linear):
-            assert not isinstance(y, Linear)
+            if isinstance(y, Linear):
+                raise not_linear(self)
             return [unbroadcast(mul(ct, y), x.aval), None]
         assert isinstance(y, Linear)
         return [None, unbroadcast(mul(x, ct), y.aval)]
@@ -171,7 +172,8 @@ class Div(Smooth, Transposable):
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
         (ct,), (x, y) = cts, args
         assert not isinstance(ct, Zero)
-        assert not isinstance(y, Linear)  # a quotient is linear in its numerator alone
+        if isinstance(y, Linear):  # a quotient is linear in its numerator alone
+            raise not_linear(self)
         return [unbroadcast(div(ct, y), x.aval), None]
 
 

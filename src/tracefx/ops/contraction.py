@@ -16,7 +16,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, Ir, Text
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero, not_linear
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import fit, transpose
@@ -160,7 +160,8 @@ class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
         assert not isinstance(ct, Zero)
         (xc, yc), (xb, yb) = self.dimension_numbers
         if isinstance(x, Linear):
-            assert not isinstance(y, Linear)
+            if isinstance(y, Linear):
+                raise not_linear(self)
             return [self._pulled(ct, x.aval, xc, xb, y, yc, yb, y_first=False), None]
         assert isinstance(y, Linear)
         return [None, self._pulled(ct, y.aval, yc, yb, x, xc, xb, y_first=True)]

@@ -25,6 +25,7 @@ from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,
+    leaf_value,
     name_of,
     require_callable,
     to_arrays,
@@ -250,11 +251,11 @@ def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
     """Leaves as tangents; NumPy arrays of `float0` are zeros of that type."""
     leaves, treedef = trees.flatten(tree)
     tangents: list[Tangent] = []
-    for leaf in leaves:
+    for i, leaf in enumerate(leaves):
         if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
             tangents.append(Zero(ShapedArray(leaf.shape, float0)))
         else:
-            tangents += flatten_values(leaf, what)[0]
+            tangents.append(leaf_value(leaf, i, tree, what))
     return tangents, treedef
 
 
@@ -265,7 +266,8 @@ def _tangent(what: str, primal: Value, tangent: Tangent) -> Tangent:
 def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
     """The tangent, which must have the type `expected` but for weak typing."""
     aval = tangent.aval
-    if aval.shape != expected.shape or (aval.dtype != expected.dtype and not aval.weak_type):
+    fits = aval.dtype == expected.dtype or (aval.weak_type and _promotes(aval.dtype, expected.dtype))
+    if aval.shape != expected.shape or not fits:
         raise TypeError(
             f"{what}: a tangent or cotangent of type {expected} is needed, got {aval}; it has the shape of the value "
             "it belongs to, and its dtype (float0 where that is an integer or boolean)"
@@ -273,6 +275,11 @@ def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
     if isinstance(tangent, Zero) or expected.dtype == float0:
         return Zero(expected)
     return retyped(tangent, expected.dtype, expected.weak_type)
+
+
+def _promotes(number: dtypes.DType, dtype: dtypes.DType) -> bool:
+    """Whether a Python number, whose dtype gives way, may stand for a tangent of `dtype`."""
+    return dtypes.is_complex(dtype) or (dtypes.is_float(dtype) and not dtypes.is_complex(number))
 
 
 def cotangent(ct: Tangent) -> object:
