@@ -16,7 +16,6 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Dims, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
     Linear,
     MappedAxis,
@@ -33,7 +32,7 @@ from tracefx.ops.basis import (
     reduce_sum,
 )
 from tracefx.ops.elementwise import operands as together
-from tracefx.ops.filling import python_type, zero
+from tracefx.ops.filling import zero
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.selection import select_n
 from tracefx.ops.static import static_ints
@@ -83,7 +82,7 @@ class Slice(LinearOperation):
         for n, m, start, step in zip(args[0].aval.shape, ct.aval.shape, self.start_indices, self.steps, strict=True):
             reached = start + ((m - 1) * step + 1 if m else 0)
             config.append((start, n - reached, step - 1))
-        return [pad(ct, zero(ct.aval.dtype), config)]
+        return [pad(ct, zero(ct.aval), config)]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -185,7 +184,7 @@ class Pad(LinearOperation):
     @override
     def instantiate(self, tangent: Tangent) -> Value:
         if isinstance(tangent, Zero) and not tangent.aval.shape:
-            return Literal(python_type(tangent.aval.dtype)(0), tangent.aval)
+            return zero(tangent.aval)
         return instantiate(tangent)
 
     @override
@@ -194,7 +193,7 @@ class Pad(LinearOperation):
         of_x: Tangent | None = None
         of_value: Tangent | None = None
         if isinstance(x, Linear):
-            cut = pad(ct, zero(ct.aval.dtype), [(-low, -high, 0) for low, high, _ in self.padding_config])
+            cut = pad(ct, zero(ct.aval), [(-low, -high, 0) for low, high, _ in self.padding_config])
             steps = [interior + 1 for _, _, interior in self.padding_config]
             strides = steps if any(s > 1 for s in steps) else None
             of_x = fit(slice(cut, [0] * x.aval.ndim, cut.shape, strides), x.aval)
@@ -217,9 +216,7 @@ class Pad(LinearOperation):
             return pad(x, value, config), dim
         x = batch_first(x, dim, axis)
         config = [(0, 0, 0), *self.padding_config]
-        padded = pad(
-            x, Literal(python_type(x.aval.dtype)(0), ShapedArray((), x.aval.dtype, value.aval.weak_type)), config
-        )
+        padded = pad(x, zero(value.aval), config)
         inside = Pad(tuple(config)).inside(x.aval.shape)
         return select_n(inside, broadcast_in_dim(value, padded.shape, (0,)), padded), 0
 

@@ -115,7 +115,7 @@ def full_like(
 def _scalar_as(x: Value, dtype: DType, weak: bool) -> Value:
     """A scalar of another type; a literal stays one."""
     if isinstance(x, Literal):
-        return Literal(python_type(dtype)(cast(x.numpy(), dtype)), ShapedArray((), dtype, weak))
+        return Literal(python_type(dtype)(cast(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
     return convert(x, dtype, weak)
 
 
@@ -133,5 +133,6 @@ def python_type(dtype: DType) -> type[bool] | type[int] | type[float] | type[com
     return _SCALARS[dtypes.kind(dtype)]
 
 
-def zero(dtype: DType) -> Literal:
-    return Literal(python_type(dtype)(0), ShapedArray((), dtype))
+def zero(aval: ShapedArray) -> Literal:
+    """The number 0 in the dtype of `aval`, weakly typed where that is."""
+    return Literal(python_type(aval.dtype)(0), ShapedArray((), aval.dtype, aval.weak_type))

@@ -1,0 +1,106 @@
+"""All laws of `harness` about one operation and dtype, and one more: compiled, it does what it does eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+from tests.ops.harness import (
+    Args,
+    Record,
+    Weak,
+    agrees_with_jax,
+    assert_close,
+    batches_as_a_loop,
+    differentiates_twice,
+    evaluated,
+    mine,
+    numbers,
+    pushes_as_differences,
+    pushes_as_jax,
+    rng,
+    stages_as_it_evaluates,
+    transposes,
+    ulps_of,
+)
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array
+from tracefx.core.values import to_numpy
+
+ALL: Final = (
+    dtypes.bool_,
+    dtypes.int32,
+    dtypes.int4,
+    dtypes.bfloat16,
+    dtypes.float32,
+    dtypes.float64,
+    dtypes.complex64,
+)
+NUMBERS: Final = ALL[1:]
+PRECISE: Final = (dtypes.float64, dtypes.complex128)
+
+
+def whole(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator) -> np.ndarray[tuple[int, ...], DType]:
+    """Small whole numbers of any dtype: sums and products of them are exact in whatever order they are taken."""
+    if dtypes.is_bool(dtype):
+        return np.asarray(gen.integers(0, 2, shape)).astype(np.bool_)
+    low = -3 if dtypes.is_signed(dtype) or dtypes.is_inexact(dtype) else 0
+    drawn = np.asarray(gen.integers(low, 4, shape))
+    if dtypes.is_complex(dtype):
+        return np.asarray(drawn + 1j * gen.integers(low, 4, shape)).astype(dtype)
+    return drawn.astype(dtype)
+
+
+def compiles_as_it_evaluates(record: Record, args: Args) -> None:
+    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
+    given = [as_array(v) for v in values if v is not None]
+
+    def program(*tracers: Array) -> Array:
+        rest = iter(tracers)
+        return record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
+
+    out, want = fx.jit(program)(*given), evaluated(record, args)
+    assert out.aval == want.aval
+    assert_close(to_numpy(out), to_numpy(want), ulps_of(record.name), f"{record.name}{args}, compiled")
+
+
+def check_values(record: Record, dtype: DType) -> None:
+    """Values and types, evaluated, staged and compiled."""
+    for args in record.samples(dtype, rng(record.name, dtype)):
+        agrees_with_jax(record, args)
+        stages_as_it_evaluates(record, args)
+    compiles_as_it_evaluates(record, record.samples(dtype, rng(record.name, dtype))[0])
+
+
+def check_batching(record: Record, dtype: DType) -> None:
+    batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
+    for samples in zip(*batch, strict=True):
+        batches_as_a_loop(record, samples)
+
+
+def check_derivatives(record: Record, dtype: DType) -> None:
+    if record.points is None or not dtypes.is_inexact(dtype):
+        return
+    for args in record.points(dtype, rng(record.name, dtype, "points")):
+        pushes_as_jax(record, args)
+        transposes(record, args)
+        if dtype in PRECISE:
+            differentiates_twice(record, args)
+            if all(numbers(a).size for a in args):
+                pushes_as_differences(record, args)
+
+
+def check_refusal(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    """The call is refused with an error of exactly this kind that says these words, one after another."""
+    with pytest.raises(error) as caught:
+        call()
+    rest = str(caught.value)
+    for word in words.split():
+        assert word in rest, f"{word!r} should be in {rest!r}"
+        rest = rest.partition(word)[2]

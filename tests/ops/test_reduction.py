@@ -1,0 +1,270 @@
+"""Reductions, and finding the greatest and the least element."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import Args, Record, Samples, Weak, agrees_with_jax, case_id, cases
+from tests.ops.suite import (
+    ALL,
+    NUMBERS,
+    check_batching,
+    check_derivatives,
+    check_refusal,
+    check_values,
+    whole,
+)
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.values import to_numpy
+
+Axes = tuple[int, ...]
+
+
+def numbers_of(*shapes: tuple[int, ...]) -> Samples:
+    """Whole numbers, so that sums and products are exact; some of them zeros, some equal."""
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        args: list[Args] = [(whole(shape, dtype, gen),) for shape in shapes]
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(whole(shapes[0], dtype, gen)),)]
+
+    return samples
+
+
+def apart(*shapes: tuple[int, ...]) -> Samples:
+    """Numbers no two of which are equal, none of them zero; their sums and products are exact."""
+
+    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        args: list[Args] = []
+        for shape in shapes:
+            n = int(np.prod(shape))
+            drawn = gen.permutation([sign * (k + 1) / 4 for k in range((n + 1) // 2) for sign in (1, -1)])[:n]
+            args.append((drawn.reshape(shape).astype(dtype),))
+        return args
+
+    return points
+
+
+def reduction(name: str, axes: Axes, dtypes_: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Record:
+    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
+    smooth = name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
+    return Record(
+        f"{name} {axes}",
+        lambda x: ours(x, axes),
+        lambda x: oracle(jnp.asarray(x), axes),
+        tuple(dtypes_),
+        numbers_of(*shapes),
+        apart(*[s for s in shapes if 0 not in s]) if smooth else None,
+    )
+
+
+LOGICAL: Final = (dtypes.bool_, dtypes.int32, dtypes.uint8)
+ORDERED: Final = tuple([d for d in ALL if not dtypes.is_complex(d)])
+MATRICES: Final = ((2, 3), (0, 3), (1, 4), (2, 0))
+
+
+def extreme_place(name: str, axis: int, index_dtype: DType) -> Record:
+    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
+    return Record(
+        f"{name} {axis} {index_dtype}",
+        lambda x: ours(x, axis, index_dtype),
+        lambda x: oracle(x, axis, index_dtype),
+        tuple([d for d in ORDERED if d != dtypes.float64]),  # with which JAX doesn't compute these
+        numbers_of((2, 5), (3, 1)),
+    )
+
+
+RECORDS: Final = (
+    *[
+        reduction(name, axes, NUMBERS if name in ("reduce_sum", "reduce_prod") else ALL, MATRICES)
+        for name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
+        for axes in ((0,), (1,), (1, 0))
+    ],
+    reduction("reduce_prod", (0, 2), NUMBERS, [(2, 2, 2)]),
+    reduction("reduce_max", (), ALL, [(2,), ()]),
+    *[
+        reduction(name, axes, LOGICAL, MATRICES)
+        for name in ("reduce_and", "reduce_or", "reduce_xor")
+        for axes in ((0,), (0, 1))
+    ],
+    *[extreme_place(name, axis, dtypes.int32) for name in ("argmax", "argmin") for axis in (0, 1)],
+    extreme_place("argmax", 1, dtypes.uint8),
+)
+
+
+@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"),
+    [c for c in cases(RECORDS) if c[0].points is not None and dtypes.is_inexact(c[1])],
+    ids=case_id,
+)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+# ------------------------------------------------------------------ special values
+
+NAN, INF = np.nan, np.inf
+SPECIAL: Final = (
+    [1, NAN, 3, NAN],
+    [NAN, NAN],
+    [-INF, -INF],
+    [INF, -INF, 2],
+    [-0.0, 0.0, -0.0],
+    [-0.0, -0.0],
+    [0.0, -1.0],
+    [-0.0, 1.0],
+)
+
+
+@pytest.mark.parametrize("values", SPECIAL, ids=str)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float16], ids=str)
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "argmax", "argmin", "reduce_prod"])
+def test_nans_infinities_and_zeros(name: str, dtype: DType, values: list[float]) -> None:
+    rest: tuple[object, ...] = (0, np.int32) if name.startswith("arg") else ((0,),)
+    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
+    record = Record(name, lambda x: ours(x, *rest), lambda x: oracle(x, *rest), (dtype,), lambda d, g: [])
+    agrees_with_jax(record, (np.array(values).astype(dtype),))
+
+
+def test_complex_extremes_with_nan() -> None:
+    x = np.array([1 + 2j, 1 + 3j, complex(NAN, 1), 5, complex(2, NAN)], np.complex64)
+    for values in (x, x[::-1].copy(), x[:2]):
+        for ours, oracle in ((lax.reduce_max, jax_lax.reduce_max), (lax.reduce_min, jax_lax.reduce_min)):
+            np.testing.assert_array_equal(to_numpy(ours(values, (0,))), np.asarray(oracle(values, (0,))))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [dtypes.bool_, dtypes.int4, dtypes.uint8, dtypes.int32, dtypes.float32, dtypes.float8_e4m3fn, dtypes.float8_e5m2],
+    ids=str,
+)
+def test_extremes_of_nothing(dtype: DType) -> None:
+    empty = np.zeros((0, 2), dtype)
+    for name in ("reduce_max", "reduce_min"):
+        out, want = getattr(lax, name)(empty, (0,)), getattr(jax_lax, name)(empty, (0,))
+        np.testing.assert_array_equal(to_numpy(out).astype(np.float32), np.asarray(want).astype(np.float32))
+
+
+def test_integers_wrap_around() -> None:
+    for x in (np.full(9, 100, np.int8), np.full(40, 3, np.int32), np.full(9, 200, np.uint8)):
+        for name in ("reduce_sum", "reduce_prod"):
+            out, want = getattr(lax, name)(x, (0,)), getattr(jax_lax, name)(x, (0,))
+            assert out.dtype == want.dtype
+            assert out.item() == want.item()
+
+
+def test_narrow_floats_are_added_in_wider_ones() -> None:
+    x = np.full(1000, 0.1).astype(dtypes.bfloat16)
+    assert abs(float(lax.reduce_sum(x, (0,))) - 100) < 1
+    # Each partial product is a number of bfloat16 only if rounded; the result must not depend on that.
+    y = np.full(64, 1.0078125).astype(dtypes.bfloat16)
+    assert abs(float(lax.reduce_prod(y, (0,))) - 1.0078125**64) < 0.01
+
+
+# ------------------------------------------------------------------ derivatives at special points
+
+
+def jvps(name: str, x: NDArray, t: NDArray, axes: Axes) -> tuple[NDArray, NDArray]:
+    _, ours = fx.jvp(lambda x: getattr(lax, name)(x, axes), (x,), (t,))
+    _, want = jax.jvp(lambda x: getattr(jax_lax, name)(x, axes), (x,), (t,))
+    return to_numpy(ours), np.asarray(want)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [[1, 2, 2, 0], [3, 3, 3, 3], [NAN, 1, 2, NAN], [INF, INF, 0, 0], [0.0, -0.0, -1, -1]],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_min"])
+def test_ties_share_the_tangent_evenly(name: str, x: list[float]) -> None:
+    ours, want = jvps(name, np.array(x, np.float32), np.array([1, 10, 100, 1000], np.float32), (0,))
+    np.testing.assert_array_equal(ours, want)
+
+
+@pytest.mark.parametrize("x", [[2, 0, 3], [0, 0, 3], [0, 0, 0], [5, 7, 2], [4]], ids=str)
+def test_product_with_zeros(x: list[float]) -> None:
+    values = np.array(x, np.float32)
+    grad = fx.grad(lambda x: lax.reduce_prod(x, (0,)))
+    jax_grad = jax.grad(lambda x: jax_lax.reduce_prod(x, (0,)))
+    np.testing.assert_array_equal(to_numpy(grad(values)), np.asarray(jax_grad(values)))
+    hessian = fx.hessian(lambda x: lax.reduce_prod(x, (0,)))
+    want: Callable[[NDArray], jax.Array] = jax.hessian(lambda x: jax_lax.reduce_prod(x, (0,)))
+    np.testing.assert_array_equal(to_numpy(hessian(values)), np.asarray(want(values)))
+
+
+def test_tangents_of_the_product_of_nothing_are_zeros() -> None:
+    ours, want = jvps("reduce_prod", np.ones((0, 2), np.float32), np.ones((0, 2), np.float32), (0,))
+    np.testing.assert_array_equal(ours, want)
+
+
+def test_places_have_no_derivative() -> None:
+    _, t = fx.jvp(lambda x: lax.argmax(x, 0, np.int32), (np.ones(3, np.float32),), (np.ones(3, np.float32),))
+    assert t.dtype == dtypes.float0
+
+
+# ------------------------------------------------------------------ what is printed, bad input
+
+
+@pytest.mark.parametrize("name", ["reduce_max", "reduce_prod", "argmax", "argmin"])
+def test_programs_read_as_jaxs(name: str) -> None:
+    rest: tuple[object, ...] = (1, np.int32) if name.startswith("arg") else ((1,),)
+    x = np.ones((2, 3), np.float32)
+    ours = fx.make_jaxpr(lambda x: getattr(lax, name)(x, *rest))(x)
+    assert ours.jaxpr.text(style="jax") == str(jax.make_jaxpr(lambda x: getattr(jax_lax, name)(x, *rest))(x))
+
+
+X: Final = np.ones((2, 3), np.float32)
+REDUCTIONS: Final = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_axes_that_do_not_exist(name: str) -> None:
+    reduce: Callable[..., Array] = getattr(lax, name)
+    x = np.ones((2, 3), np.int32)
+    for axes in ((2,), (-1,), (0, 0)):
+        check_refusal(ValueError, f"{name} axes {axes}", lambda axes=axes: reduce(x, axes))  # type: ignore[misc]  # inferred
+    check_refusal(TypeError, "str", lambda: reduce("a", (0,)))
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (TypeError, "reduce_sum numbers bool", lambda: lax.reduce_sum(X > 0, (0,))),
+        (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, (0,))),
+        (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, ())),
+        (TypeError, "reduce_and booleans f32[2,3]", lambda: lax.reduce_and(X, (0,))),
+        (TypeError, "reduce_or booleans c64[2]", lambda: lax.reduce_or(np.ones(2, np.complex64), (0,))),
+        (TypeError, "reduce_max axes sequence", lambda: lax.reduce_max(X, 0)),  # type: ignore[arg-type]  # what is tested
+        (ValueError, "argmax axis (-1,)", lambda: lax.argmax(X, -1, np.int32)),
+        (ValueError, "argmin axis (2,)", lambda: lax.argmin(X, 2, np.int32)),
+        (ValueError, "argmax axis", lambda: lax.argmax(1.0, 0, np.int32)),
+        (TypeError, "argmax axis (0,)", lambda: lax.argmax(X, (0,), np.int32)),  # type: ignore[arg-type]  # as above
+        (TypeError, "argmax index_dtype float32", lambda: lax.argmax(X, 0, np.float32)),
+        (ValueError, "argmax axis 0 no elements", lambda: lax.argmax(X[:0], 0, np.int32)),
+        (TypeError, "argmin c64[2]", lambda: lax.argmin(np.ones(2, np.complex64), 0, np.int32)),
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)
