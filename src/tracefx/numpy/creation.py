@@ -356,8 +356,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    rows, columns = _grid("eye", N, N if M is None else M, k)
-    return as_array(retyped(comparison.eq(rows, columns), _default_float("eye", dtype)))
+    return as_array(retyped(_on("eye", N, N if M is None else M, k), _default_float("eye", dtype)))
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
@@ -376,20 +375,31 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    rows, columns = _grid("tri", N, N if M is None else M, k)
-    return as_array(retyped(comparison.ge(rows, columns), _default_float("tri", dtype)))
+    return as_array(retyped(_below("tri", N, N if M is None else M, k), _default_float("tri", dtype)))
 
 
 def _default_float(name: str, dtype: DTypeLike | None) -> DType:
     return dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
 
 
-def _grid(name: str, n: int, m: int, k: int) -> tuple[Array, Array]:
-    """Row numbers plus `k`, and column numbers."""
-    sizes = (*sizes_of(name, n, "N"), *sizes_of(name, m, "M"))
-    rows = shape.broadcasted_iota(dtypes.int32, sizes, 0)
-    rows = elementwise.add(rows, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
-    return rows, shape.broadcasted_iota(dtypes.int32, sizes, 1)
+def _numbers(name: str, n: int, m: int, axis: int) -> Array:
+    """The row (`axis` 0) or column number of each element of `f32[n, m]`."""
+    return shape.broadcasted_iota(dtypes.int32, (*sizes_of(name, n, "N"), *sizes_of(name, m, "M")), axis)
+
+
+def _plus(numbers: Array, k: int, name: str) -> Array:
+    return elementwise.add(numbers, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
+
+
+def _below(name: str, n: int, m: int, k: int) -> Array:
+    """Which elements of a matrix are on diagonal `k` or below."""
+    return comparison.ge(_plus(_numbers(name, n, m, 0), k, name), _numbers(name, n, m, 1))
+
+
+def _on(name: str, n: int, m: int, k: int) -> Array:
+    """Which elements of a matrix are on diagonal `k`."""
+    rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
+    return comparison.eq(_plus(rows, k, name), columns)
 
 
 def tril(m: ArrayLike, k: int = 0) -> Array:
@@ -399,8 +409,8 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     [[1.0, 0.0], [1.0, 1.0]]
     """
     x = _matrices("tril", m)
-    rows, columns = _grid("tril", x.aval.shape[-2], x.aval.shape[-1], k)
-    return choose(basis.broadcast_to(comparison.ge(rows, columns), x.aval.shape), x, like(x, False))
+    below = _below("tril", x.aval.shape[-2], x.aval.shape[-1], k)
+    return choose(basis.broadcast_to(below, x.aval.shape), x, like(x, False))
 
 
 def triu(m: ArrayLike, k: int = 0) -> Array:
@@ -410,8 +420,8 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     [[1.0, 1.0], [0.0, 1.0]]
     """
     x = _matrices("triu", m)
-    rows, columns = _grid("triu", x.aval.shape[-2], x.aval.shape[-1], k - 1)
-    return choose(basis.broadcast_to(comparison.ge(rows, columns), x.aval.shape), like(x, False), x)
+    below = _below("triu", x.aval.shape[-2], x.aval.shape[-1], k - 1)
+    return choose(basis.broadcast_to(below, x.aval.shape), like(x, False), x)
 
 
 def _matrices(name: str, m: ArrayLike) -> Value:
@@ -454,8 +464,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
     n = x.aval.size + abs(k)
     x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
-    rows, columns = _grid("diag", n, n, k)
-    return choose(comparison.eq(rows, columns), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
+    return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
 
 
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:

@@ -340,7 +340,8 @@ def take_along_axis(
 ) -> Array:
     """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
 
-    The other axes broadcast. Indices out of bounds are treated as in `take`.
+    The other axes broadcast. Indices out of bounds are treated as in `take`, but negative ones count from the end with
+    "clip" too.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]
@@ -379,7 +380,8 @@ def _indices(name: str, indices: ArrayLike, size: int, mode: str | None) -> tupl
     if mode == "wrap":
         return remainder(as_array(retyped(found, dtypes.int32)), max(size, 1)), GatherScatterMode.PROMISE_IN_BOUNDS
     if mode == "clip":
-        return as_array(retyped(found, dtypes.int32)), GatherScatterMode.CLIP
+        ends = as_array(retyped(found, dtypes.int32)) if name == "take" else counted_from_start(found, size)
+        return ends, GatherScatterMode.CLIP
     if mode not in (None, "fill"):
         raise ValueError(f"{name}: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
     return counted_from_start(found, size), GatherScatterMode.FILL_OR_DROP

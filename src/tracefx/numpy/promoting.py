@@ -106,7 +106,12 @@ def _number(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
         info = dtypes.iinfo(aval.dtype)
         if not info.min <= x <= info.max:  # type: ignore[operator]  # promotion never goes from complex to int
             return Literal(cast(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
-    return Literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
+    return literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
+
+
+def literal(x: Scalar, aval: ShapedArray) -> Literal:
+    """A literal whose number is as precise as its dtype, as printed programs show it."""
+    return Literal(aval.dtype.type(x).item(), aval)
 
 
 def python_kind(dtype: DType) -> type[Scalar]:

@@ -31,7 +31,7 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
 
     Raises TypeError for what is no integer known when the program is traced, ValueError for a negative size.
     """
-    if (isinstance(sizes, Array) and sizes.aval.ndim) or not isinstance(sizes, SupportsIndex):
+    if (isinstance(sizes, Array | np.ndarray) and sizes.ndim) or not isinstance(sizes, SupportsIndex):
         return static_shape(name, sizes, argument)  # type: ignore[arg-type]  # its elements are checked there
     return static_shape(name, (sizes,), argument)  # type: ignore[arg-type]  # as above
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import all_inexact, inexact
+from tracefx.numpy.promoting import all_inexact, inexact, literal
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, transcendental
+from tracefx.ops import complex as complex_numbers
 
 
 def exp(x: ArrayLike, /) -> Array:
@@ -189,20 +192,28 @@ def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2.
 
     >>> log2(1.0)
-    Array(0., dtype=float32, weak_type=True)
+    Array(0., dtype=float32)
     """
     value = inexact(x, "log2: x")
-    return arithmetic.div(transcendental.log(value), transcendental.log(like(value, 2.0)))
+    two = literal(2.0, ShapedArray((), value.aval.dtype))
+    return arithmetic.div(transcendental.log(value), transcendental.log(two))
 
 
 def log10(x: ArrayLike, /) -> Array:
     """The logarithm to base 10.
 
     >>> log10(1.0)
-    Array(0., dtype=float32, weak_type=True)
+    Array(0., dtype=float32)
     """
     value = inexact(x, "log10: x")
-    return arithmetic.mul(transcendental.log(value), like(value, 1 / math.log(10)))
+    log_x = transcendental.log(value)
+    dtype = value.aval.dtype
+    scale = literal(1 / math.log(10), ShapedArray((), dtypes.real_dtype(dtype)))
+    if not dtypes.is_complex(dtype):
+        return arithmetic.mul(log_x, scale)
+    # Part by part: a product of complex numbers makes NaN of an infinite part.
+    real, imag = complex_numbers.real(log_x), complex_numbers.imag(log_x)
+    return complex_numbers.complex(arithmetic.mul(real, scale), arithmetic.mul(imag, scale))
 
 
 def deg2rad(x: ArrayLike, /) -> Array:

@@ -19,17 +19,17 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.promoting import all_inexact, all_numeric, broadcast_shapes, inexact, numeric, operand, pair
+from tracefx.numpy.promoting import all_inexact, all_numeric, broadcast_shapes, inexact, literal, numeric, operand, pair
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, rounding, selection
 from tracefx.ops import complex as complex_numbers
-from tracefx.ops.basis import broadcast_to, full
+from tracefx.ops.basis import broadcast_to, convert, full
 
 _BOOL: Final = dtypes.bool_
 
 
 def like(x: Value, fill: bool | int | float) -> Literal:
     """A scalar literal of the dtype of `x`."""
-    return Literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
+    return literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
 
 
 def choose(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
@@ -392,7 +392,7 @@ def rint(x: ArrayLike, /) -> Array:
     Array(2., dtype=float32, weak_type=True)
     """
     value = operand(x, "rint: x")
-    return round(inexact(value, "rint: x"))
+    return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
 
 
 def round(a: ArrayLike, decimals: int = 0) -> Array:

@@ -1,0 +1,90 @@
+"""The oracle of the tests of `tracefx.numpy`: the same call here and in `jax.numpy`."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+DTYPES: Final = (
+    *("bool", "int8", "uint8", "int32", "uint32", "int64"),
+    *("bfloat16", "float16", "float32", "float64", "complex64"),
+)
+NARROW: Final = frozenset({"bfloat16", "float16"})
+# Values agree up to this part of their size, by the width of their dtype in bytes.
+RELATIVE: Final = {1: 0.0, 2: 8e-3, 4: 2e-6, 8: 2e-6, 16: 1e-12}
+
+
+def numbers(dtype: str, shape: Sequence[int], seed: int = 0) -> npt.NDArray[Any]:
+    """Few different values, so that some are equal, zero, negative and fractions."""
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.random(shape) > 0.5
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    if kind.kind in "iu":
+        return rng.integers(-5 if kind.kind == "i" else 0, 6, shape).astype(kind)
+    out = rng.choice([-2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 3.0], shape)
+    if kind.kind == "c":
+        return (out + 1j * rng.choice([0.0, 1.0, -0.5], shape)).astype(kind)
+    return np.asarray(out.astype(kind))
+
+
+def f32(x: object) -> npt.NDArray[Any]:
+    return np.asarray(x, np.float32)
+
+
+def i32(x: object) -> npt.NDArray[Any]:
+    return np.asarray(x, np.int32)
+
+
+def both(x: npt.NDArray[Any]) -> tuple[Array, jax.Array]:
+    """An array here and in JAX, its dtype asked for explicitly so that 64 bits stay."""
+    return fnp.array(x, dtype=x.dtype), jnp.array(x, dtype=x.dtype)
+
+
+def check(ours: object, theirs: object, *, exact: bool = False, weak: bool = True) -> None:
+    """Type and values agree; sequences item by item."""
+    if isinstance(theirs, list | tuple):
+        assert isinstance(ours, list | tuple)
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            check(a, b, exact=exact, weak=weak)
+        return
+    assert isinstance(ours, Array)
+    assert isinstance(theirs, jax.Array)
+    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+    if weak and theirs.dtype != np.bool_:
+        assert ours.weak_type == theirs.weak_type
+    x, y = np.asarray(ours), np.asarray(theirs)
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    if exact or x.dtype.kind in "biu":
+        np.testing.assert_array_equal(x, y)
+    else:
+        relative = RELATIVE[x.dtype.itemsize]
+        np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=relative, atol=relative)
+
+
+def agree(ours: Callable[[], object], theirs: Callable[[], object], *, exact: bool = False, weak: bool = True) -> None:
+    """Both give the same, or both refuse."""
+    try:
+        expected = theirs()
+    except (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError):
+        try:
+            got = ours()
+        except (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError):
+            return
+        raise AssertionError(f"JAX refuses, but here the result is {got!r}") from None
+    check(ours(), expected, exact=exact, weak=weak)

@@ -1,0 +1,195 @@
+"""Indexing against NumPy (in bounds) and JAX (out of bounds), eager and staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import both, check, i32, numbers
+from tracefx.core.array import Array
+
+
+@st.composite
+def indexed(draw: st.DrawFn) -> tuple[tuple[int, ...], Any]:
+    """A shape and an index into it that NumPy takes."""
+    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=4))
+    parts: list[Any] = []
+    sizes = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=3))
+    for n in shape[: draw(st.integers(0, len(shape)))]:
+        kind = draw(st.sampled_from(["int", "slice", "array", "list", "new", "mask"]))
+        if kind == "new":
+            parts.append(None)
+        if kind == "int":
+            parts.append(draw(st.integers(-n, n - 1)))
+        elif kind in ("slice", "new"):
+            parts.append(draw(st.slices(n)))
+        elif kind == "array":
+            parts.append(draw(hnp.arrays(np.int32, sizes, elements=st.integers(-n, n - 1))))
+        elif kind == "list" and len(sizes) == 1:
+            parts.append(draw(st.lists(st.integers(-n, n - 1), min_size=sizes[0], max_size=sizes[0])))
+        elif kind == "mask" and not sizes:
+            parts.append(draw(hnp.arrays(np.bool_, (n,))))
+        else:
+            parts.append(slice(None))
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(parts)))
+        parts.insert(place, Ellipsis)
+        axes = len(shape) - sum([part is not None and part is not Ellipsis for part in parts])
+        parts += [draw(st.integers(-n, n - 1)) for n in shape[len(shape) - axes :][: draw(st.integers(0, 0))]]
+    return shape, tuple(parts) if len(parts) != 1 or draw(st.booleans()) else parts[0]
+
+
+@settings(max_examples=300)
+@given(indexed())
+def test_indices_as_numpys(case: tuple[tuple[int, ...], Any]) -> None:
+    shape, index = case
+    host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    np.testing.assert_array_equal(np.asarray(fnp.array(host)[index]), host[index])
+
+
+X: Final = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+INDICES: Final[tuple[Any, ...]] = (
+    *(0, -1, (0, 1, 2), (), ..., None, (..., 0), (0, ...), (None, 0, None), slice(1, None), slice(None, None, -1)),
+    *((slice(None), slice(2, 0, -1)), (slice(None), slice(None), slice(None, None, 3)), slice(5, 9), slice(1, 1)),
+    *([1, 0], np.array([[0, 1], [1, 0]]), (slice(None), [2, 0]), ([0, 1], [2, 1]), ([0, 1], slice(None), [3, 0])),
+    *((0, slice(None), [1, 2]), ([1], None, 0), (np.array([True, False]),), X > 5, (0, X[0] > 5), [], True, False),
+    *((np.int64(1), np.uint8(2)), np.zeros((2, 0), np.int32), (..., [0, 1]), ([[0], [1]], [0, 1], [3])),
+)
+
+
+@pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
+def test_an_index_staged_and_differentiated(index: Any) -> None:
+    x = fnp.array(X)
+    expected = X[index]
+    assert np.asarray(x[index]).tolist() == expected.tolist()
+    assert np.asarray(fx.jit(lambda x: x[index])(x)).tolist() == expected.tolist()
+    # The gradient of a weighted sum is the weights, added up where they came from.
+    weights = numbers("float32", expected.shape)
+    gradient = np.zeros_like(X)
+    np.add.at(gradient, index, weights)
+    assert np.asarray(fx.grad(lambda x: fnp.sum(x[index] * weights))(x)).tolist() == gradient.tolist()
+
+
+TRACED: Final[tuple[Callable[[Any, Any], Any], ...]] = (
+    lambda x, i: x[i],
+    lambda x, i: x[i, i],
+    lambda x, i: x[:, i],
+    lambda x, i: x[0, :, i],
+    lambda x, i: x[..., i, None],
+    lambda x, i: x[i[0]],
+    lambda x, i: x[i[0], i],
+    lambda x, i: x[i.astype("uint8")],
+    lambda x, i: x[[i[0], 1]],
+)
+
+
+@pytest.mark.parametrize("function", TRACED, ids=range(len(TRACED)))
+@pytest.mark.parametrize("indices", [[0, 1, -1], [-9, 9, 1]], ids=["within", "beyond"])
+def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any], Any], indices: list[int]) -> None:
+    (x, y), (i, j) = both(X), both(i32(indices))
+    if function is TRACED[-2] and min(indices) < -4:
+        return  # as uint8 a negative number is another one
+    # JAX takes no lists.
+    expected = y[jnp.array([j[0], 1])] if function is TRACED[-1] else function(y, j)
+    check(function(x, i), expected)
+    check(fx.jit(function)(x, i), expected)
+    check(fx.vmap(function, in_axes=(0, None))(fnp.stack([x, x]), i)[1], expected)
+    check(fx.vmap(function, in_axes=(None, 0))(x, fnp.stack([i + 1, i]))[1], expected)
+
+
+def test_static_integers_are_clamped_as_jaxs_are() -> None:
+    x, y = both(np.arange(3, dtype=np.int32))
+    for i in (2, 3, 10, -3, -4, -10):
+        check(x[i], y[i])
+
+
+@pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
+def test_take(mode: str | None, dtype: str) -> None:
+    (x, y), (i, j) = both(numbers(dtype, (3, 4))), both(i32([[0, -1], [7, -9]]))
+    for axis in (None, 0, 1):
+        check(fnp.take(x, i, axis, mode=mode), jnp.take(y, j, axis, mode=mode))
+    if mode != "wrap":
+        (rows, jax_rows) = both(i32([[0, -1], [5, 1], [-7, 2]]))
+        check(fnp.take_along_axis(x, rows, 1, mode), jnp.take_along_axis(y, jax_rows, 1, mode))
+        check(fnp.take_along_axis(x, rows[:1, :1], 0, mode), jnp.take_along_axis(y, jax_rows[:1, :1], 0, mode))
+        check(fnp.take_along_axis(x, i[0], None, mode), jnp.take_along_axis(y, j[0], None, mode))
+
+
+def test_take_puts_what_one_says_beyond_the_ends() -> None:
+    assert fnp.take(fnp.arange(3), fnp.array([0, 5]), fill_value=-1).tolist() == [0, -1]
+
+
+def test_iteration_and_unpacking() -> None:
+    a, b = fnp.array([[1, 2], [3, 4]])
+    assert (a.tolist(), b.tolist()) == ([1, 2], [3, 4])
+    assert fx.jit(lambda x: sum(row[0] for row in x))(fnp.array([[1, 2], [3, 4]])).tolist() == 4
+
+
+# ------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "says"),
+    [
+        ((0, 0, 0, 0), IndexError, "too many indices: f32.2,3,4. has 3 axes, but 4"),
+        ((..., ...), IndexError, "one ellipsis"),
+        (1.0, TypeError, "1.0 of type float"),
+        ("a", TypeError, "'a' of type str"),
+        ({}, TypeError, "of type dict"),
+        (slice(None, None, 0), ValueError, "zero"),
+        (slice(0, 1.5), TypeError, "bounds of slice"),
+        (np.array([0.5]), TypeError, "integers or bools"),
+        ([1.5], TypeError, "integers or bools"),
+        (np.array([True, False, True]), IndexError, r"mask of shape \(3,\)"),
+        (np.array(["a"]), TypeError, "dtype of an index"),
+        (np.zeros((2, 3, 4, 1), bool), IndexError, "too many"),
+        ((np.array([0, 1]), np.array([0, 1, 2])), ValueError, "do not broadcast"),
+    ],
+    ids=repr,
+)
+def test_bad_indices(index: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        fnp.array(X)[index]
+
+
+def test_what_must_not_be_traced() -> None:
+    x = fnp.array(X)
+    with pytest.raises(IndexError, match="made by gt"):
+        fx.jit(lambda x: x[x > 5])(x)
+    with pytest.raises(TypeError, match="bounds of slice"):
+        fx.jit(lambda x, n: x[:n])(x, 1)
+    with pytest.raises(TypeError, match=r"x\.at\[i\]\.set"):
+        x[0] = 1.0
+
+
+def test_bad_arguments_of_take() -> None:
+    x = fnp.array(X)
+    wrong: Any = fnp
+    with pytest.raises(TypeError, match="take: indices must be integers"):
+        fnp.take(x, 1.5)
+    with pytest.raises(ValueError, match="take: axis 3"):
+        fnp.take(x, 0, 3)
+    with pytest.raises(ValueError, match="mode"):
+        fnp.take(x, 0, mode="raise")
+    with pytest.raises(TypeError, match="take: a must be an array"):
+        wrong.take([1, 2], 0)
+    with pytest.raises(ValueError, match="equally many axes"):
+        fnp.take_along_axis(x, fnp.array([0]), 1)
+    with pytest.raises(IndexError, match="no elements"):
+        fnp.take(fnp.zeros((0,)), 0)
+
+
+def test_an_index_may_hold_arrays_of_any_kind() -> None:
+    x = fnp.array(X)
+    assert isinstance(x[fnp.array(1)], Array)
+    assert x[fnp.array(1), fnp.array([0])].shape == (1, 4)
