@@ -263,6 +263,25 @@ def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int
     fx.Jit() @ square  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 
+def untyped_functions_stay_callable(f: Callable[..., Any], g: Callable[[Any, Any], Any], x: Array) -> None:
+    # Where several overloads fit, mypy chooses Any; what matters is that the calls are allowed.
+    fx.grad(f)(x)
+    fx.grad(g, 1)(x, x)
+    fx.grad(g, (0, 1))(x, x)
+    fx.value_and_grad(g, 1)(x, x)
+    fx.value_and_grad(g, 1, has_aux=True)(x, x)
+    fx.jacfwd(g)(x, x)
+    fx.hessian(f, argnums=1)(x, x)
+    fx.make_jaxpr(f, return_shape=True)(x)
+    fx.Grad(1)(g)(x, x)
+    (fx.Jit() @ fx.Grad())(f)(x)
+    fx.grad(lambda y: y * y)(1.0)
+    fx.jacrev(lambda y: y * y)(x)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    fx.jit(lambda y: y * y)(x)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    fx.vjp(lambda y: y * y, x)
+    fx.jvp(lambda y: y * y, (x,), (x,))
+
+
 def any_transform_is_called(transform: fx.Transform, x: Array) -> None:
     assert_type(transform(square), Callable[..., Any])
     assert_type(fx.Jit() @ transform, fx.Transform)

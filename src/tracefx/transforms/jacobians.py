@@ -29,6 +29,7 @@ from tracefx.transforms.differentiation import call_for_values, check_differenti
 from tracefx.transforms.linearization import Linearization, linearize_values
 from tracefx.transforms.pipelines import (
     L0,
+    Function,
     No,
     SameArguments,
     TransformOf,
@@ -58,7 +59,7 @@ def jacfwd(
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Callable[P, Any]: ...
+) -> Function[P, Any]: ...
 @overload
 def jacfwd(
     fun: Callable[P, tuple[object, Aux]],
@@ -66,7 +67,7 @@ def jacfwd(
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Function[P, tuple[Any, Aux]]: ...
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -97,7 +98,7 @@ def jacrev(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[P, Any]: ...
+) -> Function[P, Any]: ...
 @overload
 def jacrev(
     fun: Callable[P, tuple[object, Aux]],
@@ -106,7 +107,7 @@ def jacrev(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Function[P, tuple[Any, Aux]]: ...
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -136,7 +137,7 @@ def hessian(
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Callable[P, Any]: ...
+) -> Function[P, Any]: ...
 @overload
 def hessian(
     fun: Callable[P, tuple[object, Aux]],
@@ -144,7 +145,7 @@ def hessian(
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
-) -> Callable[P, tuple[Any, Aux]]: ...
+) -> Function[P, tuple[Any, Aux]]: ...
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:

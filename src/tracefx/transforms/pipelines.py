@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar, Concatenate, Final, Generic, Literal, TypeAlias, TypeVar, cast, final, overload
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    final,
+    overload,
+)
 
 import attrs
 from attrs import frozen
@@ -72,10 +85,11 @@ Place2 = TypeVar("Place2", bound=Literal[0, 1, 2, 3])
 
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
+# Without the bound, pyright finds fault with every operation on the arguments of a lambda.
+A = TypeVar("A", bound=Any)
+B = TypeVar("B", bound=Any)
+C = TypeVar("C", bound=Any)
+D = TypeVar("D", bound=Any)
 R = TypeVar("R")
 X = TypeVar("X")
 M = TypeVar("M")
@@ -84,6 +98,22 @@ K2 = TypeVar("K2", bound=Kind)
 Changing: TypeAlias = SameArguments | Gradients[Any, Any] | ValuesAndGradients[Any, Any]
 S = TypeVar("S", bound=Changing)
 S2 = TypeVar("S2", bound=Changing)
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Function(Protocol[P, R_co]):
+    """A function made from another one: what overloads give that say least, in place of `Callable[P, R]`.
+
+    Where an argument of type Any lets mypy choose between overloads that give two callables, it makes of these one that
+    it takes for untyped, and refuses to call it; between a callable and something else it chooses Any.
+    """
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]: ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 # ------------------------------------------------------------------ transformations

@@ -15,7 +15,7 @@ from tracefx.core.source import named_scope
 from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
 from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import No, Preserving, TransformOf, Yes
+from tracefx.transforms.pipelines import Function, No, Preserving, TransformOf, Yes
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
@@ -28,14 +28,15 @@ R = TypeVar("R")
 def make_jaxpr(
     fun: Callable[P, object], static_argnums: int | Sequence[int] = (), return_shape: No = False
 ) -> Callable[P, ClosedJaxpr]: ...
+# Arrays are objects, of which less can be said: mypy has to be told that the overlap is no mistake.
 @overload
-def make_jaxpr(
+def make_jaxpr(  # type: ignore[overload-overlap]
     fun: Callable[P, Array], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
 ) -> Callable[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
 @overload
 def make_jaxpr(
     fun: Callable[P, object], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
-) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
+) -> Function[P, tuple[ClosedJaxpr, Any]]: ...
 def make_jaxpr(
     fun: Callable[..., object], static_argnums: int | Sequence[int] = (), return_shape: bool = False
 ) -> Callable[..., Any]:
