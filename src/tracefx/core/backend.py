@@ -33,8 +33,8 @@ class Device(Protocol):
 class Program(Protocol):
     """A compiled program."""
 
-    def __call__(self, args: Sequence[Value]) -> list[ConcreteArray]:
-        """The outputs; they may still be on their way."""
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""
         ...
 
     def text(self) -> str:

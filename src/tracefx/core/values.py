@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
@@ -10,12 +11,13 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.memory import private_copy
+from tracefx.core.settings import X64
 
 Value: TypeAlias = Array | Literal
 
@@ -27,43 +29,39 @@ _WORTH_FREEING: Final = 1 << 16  # bytes
 class ConcreteArray(Array):
     """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for."""
 
-    __slots__ = ("__weakref__", "_buffer", "_host", "aval")
-    aval: ShapedArray  # a slot in place of the property, since every dispatch reads it
+    __slots__ = ("__weakref__", "_host", "aval", "buffer")
+    aval: ShapedArray  # slots in place of properties, since every dispatch reads them
+    buffer: Buffer | None  # on a device, if there is one yet
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
         self._host = host
-        self._buffer = buffer
+        self.buffer = buffer
 
     def numpy(self) -> NDArray:
         """The numbers as a NumPy array; not to be written to."""
         host = self._host  # read once: another thread's `adopt` may drop it
         if host is None:
-            assert self._buffer is not None
-            host = self._host = BACKEND.value.read(self._buffer)
+            assert self.buffer is not None
+            host = self._host = BACKEND.value.read(self.buffer)
         return host
-
-    @property
-    def buffer(self) -> Buffer | None:
-        """The device buffer, if there is one yet."""
-        return self._buffer
 
     def adopt(self, buffer: Buffer) -> None:
         """Keep the device buffer that a first use made. A large host copy goes: the buffer can be read in place."""
-        self._buffer = buffer
+        self.buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
             self._host = None
 
     def donate(self) -> None:
         """The buffer's memory is given away; reading the array afterwards says so."""
-        if self._buffer is not None:
+        if self.buffer is not None:
             self._host = None
 
     @property
     def device(self) -> Device:
         """Where the numbers are; for those in host memory, where programs will take them."""
         backend = BACKEND.value
-        return backend.devices("cpu")[0] if self._buffer is None else backend.device_of(self._buffer)
+        return backend.devices("cpu")[0] if self.buffer is None else backend.device_of(self.buffer)
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -75,16 +73,16 @@ class ConcreteArray(Array):
 
     def block_until_ready(self) -> ConcreteArray:
         """Wait until the numbers are there; errors of the computation that makes them are raised here."""
-        if self._buffer is not None:
-            BACKEND.value.wait(self._buffer)
+        if self.buffer is not None:
+            BACKEND.value.wait(self.buffer)
         return self
 
     def __dlpack__(self, **options: object) -> object:
         """A DLPack capsule of the numbers, which the consumer must not write to."""
-        if self._buffer is None:
+        if self.buffer is None:
             self.adopt(BACKEND.value.put(self.numpy(), None))
-        assert self._buffer is not None
-        return BACKEND.value.to_dlpack(self._buffer)
+        assert self.buffer is not None
+        return BACKEND.value.to_dlpack(self.buffer)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # DLPack's number for the CPU, and the device's
@@ -146,10 +144,17 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
 
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
-    dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype)) if dtype is None else dtype
-    if x.flags.writeable or x.dtype != dtype or x.base is not None:
-        x = private_copy(x, dtype)
-    return ConcreteArray(ShapedArray(x.shape, dtype), x)
+    aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else shared(ShapedArray(x.shape, dtype))
+    if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
+        x = private_copy(x, aval.dtype)
+    return ConcreteArray(aval, x)
+
+
+@functools.lru_cache(maxsize=4096)
+def numpy_aval(shape: Shape, dtype: DType, x64: bool) -> ShapedArray:
+    """The type that NumPy data of a shape and dtype come in with. `x64` must be what the setting is."""
+    assert x64 == X64.value
+    return shared(ShapedArray(shape, dtypes.canonicalize(dtypes.as_dtype(dtype))))
 
 
 def get_aval(x: ArrayLike) -> ShapedArray:

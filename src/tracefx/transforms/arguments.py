@@ -10,9 +10,12 @@ import numpy as np
 
 from tracefx.core import trees
 from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
+from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval
 from tracefx.handlers.batch import BatchTracer
 from tracefx.handlers.jvp import JVPTracer
 from tracefx.handlers.recording import StageTracer
@@ -46,6 +49,25 @@ def to_values(leaves: Sequence[object], tree: PyTree, what: str) -> list[Value]:
         leaf if type(leaf) is ConcreteArray else leaf_value(leaf, i, tree, what)  # the common case without a call
         for i, leaf in enumerate(leaves)
     ]
+
+
+def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[Value | NDArray], list[ShapedArray]]:
+    """The leaves of `tree` for a compiled program, with their types. NumPy arrays that need no conversion stay."""
+    x64 = X64.value
+    values: list[Value | NDArray] = []
+    avals = []
+    for i, leaf in enumerate(leaves):
+        if type(leaf) is ConcreteArray:
+            values.append(leaf)
+            avals.append(leaf.aval)
+        elif type(leaf) is np.ndarray and (aval := numpy_aval(leaf.shape, leaf.dtype, x64)).dtype is leaf.dtype:
+            values.append(leaf)
+            avals.append(aval)
+        else:
+            value = leaf_value(leaf, i, tree, what)
+            values.append(value)
+            avals.append(value.aval)
+    return values, avals
 
 
 def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:

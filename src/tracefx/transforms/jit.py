@@ -14,9 +14,10 @@ from tracefx.control.call import Call
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.backend import BACKEND, Program
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.values import Value
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
@@ -25,6 +26,7 @@ from tracefx.transforms.arguments import (
     name_of,
     require_callable,
     to_arrays,
+    to_inputs,
     to_values,
 )
 from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
@@ -115,18 +117,30 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
-        values, key = self._flatten(args, kwargs)
         if CURRENT.get() is ROOT:
+            inputs, key = self._inputs(args, kwargs)
             found = self._programs.get(key)
             traced, program = self._compile(key, args, kwargs) if found is None else found
-            outs: Sequence[Value] = program([*traced.consts, *values] if traced.consts else values)
-            return cast(R, traced.out_tree.unflatten(outs))
+            return cast(R, traced.out_tree.unflatten(program([*traced.consts, *inputs] if traced.consts else inputs)))
+        values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
+        outs: Sequence[Value]
         if self._options.inline:
             outs = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
         else:
             outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
         return cast(R, traced.out_tree.unflatten(to_arrays(outs)))
+
+    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value | NDArray], Signature]:
+        """`_flatten` where no transformation is under way: NumPy arrays go to the program as they are."""
+        dynamic, statics = self._static.split(self._where, args, kwargs)
+        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
+        try:
+            inputs, avals = to_inputs(leaves, dynamic, self._where)
+        except TypeError:
+            self._require_arrays(leaves, dynamic, len(args))
+            raise
+        return inputs, Signature(in_tree, tuple(avals), statics, X64.value, ())
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], Signature]:
         dynamic, statics = self._static.split(self._where, args, kwargs)

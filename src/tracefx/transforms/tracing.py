@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 from attrs import evolve, frozen
@@ -38,10 +38,8 @@ class Trace:
         return ClosedJaxpr(evolve(jaxpr, constvars=jaxpr.invars[:n], invars=jaxpr.invars[n:]), self.consts)
 
 
-@final
-@frozen(cache_hash=True)
-class Signature:
-    """All that a trace depends on beside the function."""
+class Signature(NamedTuple):
+    """All that a trace depends on beside the function. A tuple, so that looking one up runs no Python of ours."""
 
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import cast, final
 
+import numpy as np
 from attrs import field, frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import ShapedArray, shared
 from tracefx.core.backend import Buffer, Device
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, escaped
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.xla import runtime
 from tracefx.xla.executables import OnceCache
 from tracefx.xla.lower import Lowered, Output, Result, lower_jaxpr
@@ -33,7 +35,7 @@ class LoweredModule:
     def compile(self, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
         low = self.lowered
         executable = runtime.compile_module(low.module, device=runtime.devices()[0], compiler_options=options)
-        return Compiled(executable, low.kept, low.donated, low.results, low.outputs)
+        return Compiled(executable, low.kept, low.donated, tuple(map(shared, low.results)), low.outputs)
 
 
 @final
@@ -47,26 +49,39 @@ class Compiled:
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
     direct: bool = field(init=False)
+    leading: int | None = field(init=False)
 
     @direct.default
-    def _(self) -> bool:
+    def _are_results_outputs(self) -> bool:
         """Whether the program's outputs are exactly the executable's results."""
         return self.outputs == tuple([Result(i) for i in range(len(self.results))])
 
-    def __call__(self, args: Sequence[Value]) -> list[ConcreteArray]:
-        device = self.executable.device
-        if self.donated:
-            buffers = [_buffer(args[i], device, i in self.donated) for i in self.kept]
-        else:
-            buffers = [buffer_of(args[i], device) for i in self.kept]
-        results = self.executable.execute(buffers)
-        arrays = [ConcreteArray(aval, None, buffer) for aval, buffer in zip(self.results, results, strict=True)]
+    @leading.default
+    def _count_leading(self) -> int | None:
+        """How many inputs the executable takes if it takes just the first ones, as nearly all do."""
+        count = len(self.kept)
+        return count if self.kept == tuple(range(count)) else None
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        for place in self.donated:
+            x = args[place]
+            if isinstance(x, ConcreteArray):
+                x.donate()
+        given = [args[place] for place in self.kept] if self.leading is None else args[: self.leading]
+        buffers = [
+            x.buffer if type(x) is ConcreteArray and x.buffer is not None else self._put(i, x)
+            for i, x in enumerate(given)
+        ]
+        results = self.executable.execute(cast(list[runtime.Buffer], buffers))
+        arrays = list(map(ConcreteArray, self.results, repeat(None), results))
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
-    def _output(self, output: Output, args: Sequence[Value], results: Sequence[ConcreteArray]) -> ConcreteArray:
+    def _output(
+        self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
+    ) -> ConcreteArray:
         if isinstance(output, Result):
             return results[output.index]
-        value = output if isinstance(output, Literal) else args[output.index]
+        value = output if isinstance(output, Literal) else as_value(args[output.index])
         if isinstance(value, Literal):
             return ConcreteArray(value.aval, value.numpy())
         assert isinstance(value, ConcreteArray)
@@ -81,29 +96,20 @@ class Compiled:
     def memory_analysis(self) -> runtime.MemoryAnalysis:
         return self.executable.memory_analysis()
 
-
-def buffer_of(x: Value, device: runtime.Device) -> runtime.Buffer:
-    """The device buffer of a value. A first use makes it, and the array keeps it."""
-    if type(x) is ConcreteArray:
-        buffer = x.buffer
-        if buffer is None:
-            made = runtime.put(x.numpy(), device)
+    def _put(self, i: int, x: Value | NDArray) -> Buffer:
+        """A buffer for parameter `i`. An array keeps the one that its first use makes."""
+        if isinstance(x, np.ndarray):
+            return self.executable.put(i, x)
+        if isinstance(x, ConcreteArray):
+            if self.kept[i] in self.donated:
+                return self.executable.put(i, x.numpy())  # a copy is given away: the numbers may be the caller's
+            made = runtime.put(x.numpy(), self.executable.device)
             x.adopt(made)
             return made
-        return cast(runtime.Buffer, buffer)
-    if isinstance(x, Literal):
-        return runtime.put(x.numpy(), device)
-    assert isinstance(x, Tracer)
-    raise escaped(x, ROOT, "as an argument of a compiled program")
-
-
-def _buffer(x: Value, device: runtime.Device, donate: bool) -> runtime.Buffer:
-    """The device buffer of a value that may be given away: host memory is copied first, it may be the caller's."""
-    if donate and isinstance(x, ConcreteArray):
-        if x.buffer is None:
-            return runtime.put(x.numpy(), device, copy=True)
-        x.donate()
-    return buffer_of(x, device)
+        if isinstance(x, Literal):
+            return runtime.put(x.numpy(), self.executable.device)
+        assert isinstance(x, Tracer)
+        raise escaped(x, ROOT, "as an argument of a compiled program")
 
 
 @final

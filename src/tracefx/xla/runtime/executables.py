@@ -14,8 +14,10 @@ from attrs import frozen
 from jaxlib.mlir import ir
 
 from tracefx.xla.runtime.bindings import (
+    COPY_NOW,
     DTYPE_BY_NAME,
     JAXLIB_VERSION,
+    AnyArray,
     ArraySpec,
     Buffer,
     CompilationError,
@@ -29,6 +31,7 @@ from tracefx.xla.runtime.bindings import (
     LoadError,
     client,
     device_list,
+    device_put,
     new_assignment,
     new_compile_options,
     placement,
@@ -57,7 +60,7 @@ class MemoryAnalysis:
 class Executable:
     """A compiled program on one device. `compile_module` and `load_executable` make it."""
 
-    __slots__ = ("_handlers", "_loaded", "_run", "device", "parameters", "results")
+    __slots__ = ("_handlers", "_loaded", "_run", "_where", "device", "parameters", "results")
 
     device: Device
     parameters: tuple[ArraySpec, ...]
@@ -68,10 +71,19 @@ class Executable:
     ) -> None:
         self._loaded = loaded
         self._run = loaded.execute_sharded
-        self._handlers = [result_handler(spec, placement(device), True, True) for spec in results]
+        self._where = placement(device)
+        self._handlers = [result_handler(spec, self._where, True, True) for spec in results]
         self.device = device
         self.parameters = parameters
         self.results = results
+
+    def put(self, i: int, array: AnyArray) -> Buffer:
+        """A copy of an array, which must have the type of parameter `i`, on the executable's device."""
+        where = self._where
+        try:
+            return device_put(self.parameters[i], where, (array,), where.listed, True, True, COPY_NOW, True)
+        except JaxRuntimeError as error:
+            raise ExecutionError(str(error)) from error
 
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program and returns its results, perhaps before they are computed.
