@@ -166,7 +166,15 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
 
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     """`bind` for operations with one output, as an array."""
-    (out,) = CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+    handler = CURRENT.get()
+    for a in args:
+        if type(a) is not ConcreteArray:
+            break
+    else:
+        if handler is ROOT:  # which has nothing to look for in arrays that are no tracers
+            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are concrete arrays
+            return out if type(out) is ConcreteArray else as_array(out)
+    (out,) = handler.bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
     return out if isinstance(out, Array) else as_array(out)
 
 

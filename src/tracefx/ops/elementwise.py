@@ -6,8 +6,9 @@ Operands have one shape, or none: a scalar stands for an array full of it. dtype
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -31,7 +32,7 @@ from tracefx.ops.operation import ANY, Domain, Operation
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
 UNSIGNED_NARROW: Final = frozenset({dtypes.uint2, dtypes.uint4})
-NUMBERS: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
+NUMBERS: Final = Domain("numbers", lambda d: dtypes.is_integer(d) or dtypes.is_inexact(d))
 REALS: Final = Domain("integers or floats", lambda d: dtypes.is_integer(d) or dtypes.is_float(d))
 FLOATS: Final = Domain("floats", dtypes.is_float)
 INEXACT: Final = Domain("floats or complex numbers", dtypes.is_inexact)
@@ -48,9 +49,9 @@ class Elementwise(Operation):
     """Whether integers below 8 bits reach the kernel as 8-bit ones, their results wrapping around."""
 
     @property
-    def ufunc(self) -> np.ufunc:
+    def ufunc(self) -> np.ufunc | None:
         """The kernel, where NumPy has just the one: a class attribute of the members that say so."""
-        raise NotImplementedError
+        return None
 
     def out_dtype(self, dtype: DType) -> DType:
         """The output's dtype, given that of the operands."""
@@ -58,6 +59,7 @@ class Elementwise(Operation):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
+        assert self.ufunc is not None
         out: NDArray = self.ufunc(*args)
         return out
 
@@ -80,22 +82,30 @@ class Elementwise(Operation):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        first = args[0]
-        if type(first) is ConcreteArray:  # operands of one type are the common case, and their checks few
-            aval = first.aval
-            hosts = [first.numpy()]
-            for a in args[1:]:
-                if type(a) is not ConcreteArray or (a.aval is not aval and a.aval != aval):
-                    break
-                hosts.append(a.numpy())
-            else:
-                if aval.dtype in self.domain.plain:
-                    dtype = self.out_dtype(aval.dtype)
-                    out = np.asarray(quietly(self.kernel, *hosts), dtype)
-                    if dtype is not aval.dtype:
-                        aval = ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
-                    return [ConcreteArray(aval, out)]
+        # An operand or two of one type, or an array and a number of its dtype: what most programs are made of. Every
+        # call counts here, so the conditions are written out.
+        x, y = args[0], args[-1]
+        aval = x.aval
+        if len(args) == 2 and (
+            (type(x) is ConcreteArray and type(y) is ConcreteArray and (y.aval is aval or y.aval == aval))
+            or (type(x) is ConcreteArray and type(y) is Literal and yields(y.aval, aval))
+            or (type(x) is Literal and type(y) is ConcreteArray and yields(aval, y.aval))
+        ):
+            aval = y.aval if type(x) is Literal else aval
+            if aval.dtype in self.domain.plain:
+                return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy(), y.numpy()))]
+        elif len(args) == 1 and type(x) is ConcreteArray and aval.dtype in self.domain.plain:
+            return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy()))]
         return self._evaluate_any(args)
+
+    def _made(self, aval: ShapedArray, out: NDArray) -> ConcreteArray:
+        """The kernel's output as an array, for operands of which those with axes have the type `aval`."""
+        dtype = self.out_dtype(aval.dtype)
+        if type(out) is not np.ndarray or out.dtype is not dtype:  # ufuncs give scalars where there are no axes
+            out = np.asarray(out, dtype)
+        if dtype is not aval.dtype:
+            aval = ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
+        return ConcreteArray(aval, out)
 
     def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])
@@ -127,6 +137,11 @@ class Elementwise(Operation):
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         """The output, in StableHLO, from operands that all have its shape."""
         return builder.emit(self.hlo, operands, [out])[0]
+
+
+def yields(number: ShapedArray, aval: ShapedArray) -> bool:
+    """Whether a number of type `number` beside an array of type `aval` leaves it its type."""
+    return number.dtype is aval.dtype and not number.shape and (number.weak_type or not aval.weak_type)
 
 
 def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
@@ -239,31 +254,38 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 
 def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
     """Apply an operation of two operands to arguments of a function, `operands` of it."""
-    if isinstance(x, Array) and isinstance(y, Array):
-        return bind1(prim, x, y)
+    if isinstance(x, Array):
+        if isinstance(y, Array):
+            return bind1(prim, x, y)
+        if type(y) in _PYTHON:
+            return bind1(prim, x, number(y, x.aval.dtype))
     return bind1(prim, *operands(x, y))
 
 
 def operands(*args: ArrayLike) -> list[Value]:
     """Arguments as values; a Python number among arrays takes the dtype of the first, where it can be of it."""
-    values = [a if type(a) is ConcreteArray else as_value(a) for a in args]
-    numbers = [i for i, a in enumerate(args) if type(a) in _PYTHON]
-    if numbers and len(numbers) < len(args):
-        dtype = next(v.aval.dtype for a, v in zip(args, values, strict=True) if type(a) not in _PYTHON)
-        for i in numbers:
-            values[i] = _retyped(values[i], dtype)
-    return values
+    kinds = [type(a) in _PYTHON for a in args]
+    if True not in kinds or False not in kinds:
+        return [as_value(a) for a in args]
+    values = [None if python else as_value(a) for a, python in zip(args, kinds, strict=True)]
+    dtype = next(v.aval.dtype for v in values if v is not None)
+    return [number(a, dtype) if v is None else v for a, v in zip(args, values, strict=True)]
 
 
-def _retyped(value: Value, dtype: DType) -> Value:
-    assert isinstance(value, Literal)
-    if value.aval.dtype == dtype or dtypes.kind(dtype) not in _HOLDERS[type(value.val)]:
-        return value
-    return Literal(value.val, ShapedArray((), dtype, value.aval.weak_type))
+def number(x: ArrayLike, dtype: DType) -> Value:
+    """A Python number as a weakly typed literal of `dtype`, or of its own dtype where it can't be of that one."""
+    if dtypes.kind(dtype) not in _HOLDERS[type(x)]:
+        return as_value(x)
+    return Literal(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # a Python number, or the line above had failed
+
+
+@functools.cache
+def _type_of_numbers(dtype: DType) -> ShapedArray:
+    return ShapedArray((), dtype, not dtypes.is_bool(dtype))
 
 
 _K = dtypes.Kind
-_HOLDERS: Final = {
+_HOLDERS: Final[Mapping[type, tuple[dtypes.Kind, ...]]] = {
     bool: (_K.BOOL,),
     int: (_K.SIGNED, _K.UNSIGNED, _K.FLOAT, _K.COMPLEX),
     float: (_K.FLOAT, _K.COMPLEX),
