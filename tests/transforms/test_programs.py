@@ -1,0 +1,77 @@
+"""Generated programs under generated stacks of transformations do what JAX does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import close
+from tests.transforms.programs import Stacked, stacked
+from tracefx.core.check import check_jaxpr
+
+FEW: Final = settings(
+    max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(autouse=True)
+def in_64_bits() -> Iterator[None]:
+    """Rounding stays far below the tolerance, whatever a program does to it."""
+    with fx.enable_x64(), jax.enable_x64(True):
+        yield
+
+
+@FEW
+@given(stacked())
+def test_stacks_do_what_jaxs_do(case: Stacked) -> None:
+    inputs = case.inputs()
+    want = np.asarray(jax.jit(case.function(jax, jnp))(*inputs))
+    got = np.asarray(case.function(fx, fnp)(*inputs))
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    close(got, want, "as it is")
+
+
+@FEW
+@given(stacked())
+def test_stacks_give_well_typed_programs_that_do_the_same(case: Stacked) -> None:
+    inputs = case.inputs()
+    f = case.function(fx, fnp)
+    closed = fx.make_jaxpr(f)(*inputs)
+    check_jaxpr(closed.jaxpr)
+    want = np.asarray(f(*inputs))
+    (staged,) = fx.jaxpr_as_fun(closed)(*inputs)
+    close(np.asarray(staged), want, "staged and evaluated")
+    close(np.asarray(fx.jit(f)(*inputs)), want, "compiled")
+
+
+@FEW
+@given(stacked())
+def test_vmap_is_a_loop_around_any_stack(case: Stacked) -> None:
+    inputs = [np.stack([x, x * 0.5]) for x in case.inputs()]
+    f = case.function(fx, fnp)
+    loop = [np.asarray(f(*[x[i] for x in inputs])) for i in range(2)]
+    close(np.asarray(fx.vmap(f)(*inputs)), np.stack(loop), "vmap")
+
+
+@FEW
+@given(stacked())
+def test_reverse_mode_is_the_transpose_of_forward_mode(case: Stacked) -> None:
+    inputs = case.inputs()
+    f = case.function(fx, fnp)
+    tangents = [np.sin(3 * x + 1) for x in inputs]
+    y, pushed = fx.jvp(f, inputs, tangents)
+    ct = np.cos(np.arange(y.size, dtype=np.float64)).reshape(y.shape)
+    _, pull = fx.vjp(f, *inputs)
+    pulled = pull(ct)
+    left = np.vdot(np.asarray(pushed), ct)
+    right = sum(np.vdot(t, np.asarray(p)) for t, p in zip(tangents, pulled, strict=True))
+    scale = 1 + np.abs(np.asarray(pushed)).sum() + sum(np.abs(np.asarray(p)).sum() for p in pulled)
+    assert abs(left - right) <= 1e-12 * scale
