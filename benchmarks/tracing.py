@@ -12,7 +12,8 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.harness import Subject
-from tracefx.ops import arithmetic, elementwise, transcendental
+from tracefx import lax
+
 
 GROUP = "tracing"
 ROUNDS = 500
@@ -32,7 +33,7 @@ def subjects() -> Iterator[Subject]:
     yield Subject(
         GROUP,
         "make_jaxpr, 2,000 operations, lax",
-        lambda: fx.make_jaxpr(chain(transcendental.sin, arithmetic.mul, elementwise.add, arithmetic.neg))(x),
+        lambda: fx.make_jaxpr(chain(lax.sin, lax.mul, lax.add, lax.neg))(x),
         lambda: jax.make_jaxpr(chain(jax.lax.sin, jax.lax.mul, jax.lax.add, jax.lax.neg))(x),
         0.25,
         blocks=15,
