@@ -28,6 +28,7 @@ ORDER = (
     "tree",
     "numpy",
     "extend",
+    "programs",
     "testing",
     ROOT_MODULE,
 )

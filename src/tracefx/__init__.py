@@ -1,6 +1,7 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
 import tracefx.numpy as _numpy
+from tracefx.core import errors as errors
 from tracefx.core.array import METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
@@ -14,6 +15,8 @@ from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
+from tracefx.programs import check_jaxpr as check_jaxpr
+from tracefx.programs import parse_jaxpr as parse_jaxpr
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put

@@ -12,7 +12,7 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core.handler import CURRENT, Handler
+from tracefx.core.handler import CURRENT, ROOT, Handler
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
@@ -131,7 +131,7 @@ def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
 
 
 def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
-    outer = Stage(CURRENT.get())
+    outer = Stage(ROOT)
     rest = PartialEval(outer)
     inputs = [(rest if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
     outs = _run_under(rest, jaxpr, inputs)
