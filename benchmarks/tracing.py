@@ -14,7 +14,6 @@ import tracefx.numpy as fnp
 from benchmarks.harness import Subject
 from tracefx import lax
 
-
 GROUP = "tracing"
 ROUNDS = 500
 
