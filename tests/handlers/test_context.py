@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, final
 
 import jax
@@ -163,7 +163,7 @@ def test_handling_restores_what_was_current() -> None:
 
 
 def test_a_generator_suspended_inside_its_block_is_named() -> None:
-    def suspended() -> Iterator[int]:
+    def suspended() -> Generator[int, None, None]:
         with handling(Count(current())):
             yield 1
 
@@ -183,7 +183,7 @@ def test_a_generator_suspended_inside_its_block_is_named() -> None:
 
 
 def test_a_generator_closed_too_late_changes_nothing() -> None:
-    def suspended() -> Iterator[int]:
+    def suspended() -> Generator[int, None, None]:
         with handling(Count(current())):
             yield 1
 
@@ -225,7 +225,7 @@ def test_a_transformation_restores_what_it_found_whatever_was_left_behind(stack:
     """A generator suspended inside the transformed function leaves its handler current there, and only there."""
     runs: list[Any] = []
 
-    def suspended() -> Iterator[int]:
+    def suspended() -> Generator[int, None, None]:
         with handling(Count(current())):
             yield 1
 

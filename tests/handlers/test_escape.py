@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import jax
@@ -55,6 +55,10 @@ USES: Final[dict[str, Callable[[Any], object]]] = {
     "closed over by jit": lambda t: fx.jit(lambda x: x * t)(2.0),
     "closed over by vmap": lambda t: fx.vmap(lambda x: x * t)(X),
     "closed over by grad": lambda t: fx.grad(lambda x: fnp.sum(x * t))(2.0),
+    "an operand of jit, not used": lambda t: fx.jit(lambda x: 1.0)(t),
+    "an operand of make_jaxpr": lambda t: fx.make_jaxpr(lambda x: 1.0)(t),
+    "a tangent": lambda t: fx.jvp(lambda x: x, (np.ones(t.shape, np.float32),), (t,)),
+    "returned by grad": lambda t: fx.grad(lambda x: t)(1.0),
     "an operand of grad": lambda t: fx.grad(lambda x: fnp.sum(x))(t),
     "an operand of vmap": lambda t: fx.vmap(lambda x: x * 2, in_axes=None, axis_size=2)(t),
     "closed over by make_jaxpr": lambda t: fx.make_jaxpr(lambda x: x * t)(2.0),
@@ -137,7 +141,7 @@ def test_through_a_global_and_an_attribute() -> None:
 
 
 def test_through_a_generator() -> None:
-    def steps() -> Iterator[Any]:
+    def steps() -> Generator[Any, Any, None]:
         x = yield
         while True:
             x = yield fnp.sin(x)
@@ -147,7 +151,7 @@ def test_through_a_generator() -> None:
     fx.jit(run.send)(X)  # the generator keeps no tracer: it gave the sine and waits for the next
     np.testing.assert_allclose(np.asarray(run.send(X)), np.sin(X), rtol=1e-6)
 
-    def keeps() -> Iterator[Any]:
+    def keeps() -> Generator[Any, Any, None]:
         x = yield
         yield x
         yield fnp.sin(x)
@@ -164,7 +168,7 @@ def test_into_another_transformation_running_inside() -> None:
     held: list[Any] = []
 
     def outer(x: Any) -> Any:
-        fx.vmap(lambda y: held.append(y * x))(X)  # type: ignore[func-returns-value]  # None is a tree without leaves
+        fx.vmap(lambda y: held.append(y * x))(X)
         return held[-1] * 2
 
     for transformed in (fx.jit(outer), fx.vmap(outer), fx.grad(outer)):
@@ -176,7 +180,7 @@ def test_of_an_inner_jit_into_an_outer_one() -> None:
     held: list[Any] = []
 
     def outer(x: Any) -> Any:
-        fx.jit(lambda y: held.append(y * 2))(x)  # type: ignore[func-returns-value]
+        fx.jit(lambda y: held.append(y * 2))(x)
         return held[-1] + x
 
     with pytest.raises(EscapedTracerError, match="was made by jit at"):

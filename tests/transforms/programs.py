@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 from hypothesis import strategies as st
+from typing_extensions import override
 
 Shape: TypeAlias = tuple[int, ...]
 Function: TypeAlias = Callable[..., Any]
@@ -50,6 +51,7 @@ class Program:
 
         return run
 
+    @override
     def __str__(self) -> str:
         lines = [f"v{i} = input {shape}" for i, shape in enumerate(self.shapes)]
         lines += [
@@ -217,6 +219,7 @@ class Stacked:
         gen = np.random.default_rng(self.seed)
         return [np.asarray(gen.uniform(-1.5, 1.5, shape)) for shape in shapes]
 
+    @override
     def __repr__(self) -> str:
         under = " of ".join([*[layer.name for layer in reversed(self.layers)], "the program"])
         masks = [layer.mapped for layer in self.layers if layer.name == "vmap"]

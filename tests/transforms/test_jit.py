@@ -424,7 +424,7 @@ class Model:
     def plain(self, x: Any) -> Any:
         return x * self.scale
 
-    @functools.partial(fx.jit, static_argnums=0)
+    @fx.jit(static_argnums=0)
     def apply(self, x: Any, y: Any = 1.0) -> Any:
         """Scaled."""
         self.traces += 1
@@ -445,7 +445,8 @@ def test_methods() -> None:
     np.testing.assert_array_equal(np.asarray(Model.double(X)), X * 2)
     np.testing.assert_array_equal(np.asarray(Model.apply(b, X)), X * 3 + 1)
     assert (a.traces, b.traces) == (2, 1)
-    assert (a.apply.__name__, a.apply.__doc__) == ("apply", "Scaled.")
+    bound: Any = a.apply
+    assert (bound.__name__, bound.__doc__) == ("apply", "Scaled.")
     assert "stablehlo" in a.apply.lower(X).as_text()
     np.testing.assert_array_equal(np.asarray(fx.vmap(a.apply)(M)), M * 2 + 1)
 
@@ -459,7 +460,7 @@ def test_methods_of_what_is_no_tree_say_how_to_go_on() -> None:
 
 
 def test_a_donated_array_is_deleted() -> None:
-    x = fx.device_put(fnp.asarray(X) + 0)
+    x: Any = fx.device_put(fnp.asarray(X) + 0)
     y = fx.jit(lambda x: x + 1, donate_argnums=0)(x)
     np.testing.assert_array_equal(np.asarray(y), X + 1)
     with pytest.raises(RuntimeError, match="donated|deleted"):

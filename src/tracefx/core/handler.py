@@ -197,13 +197,11 @@ def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence
         CURRENT.reset(token)
 
 
-def require_home(values: Sequence[Value], where: str) -> None:
-    """`EscapedTracerError` for a tracer among `values` that is a stranger to the handlers in force here."""
-    for x in values:
-        if type(x) is not ConcreteArray and isinstance(x, Tracer):
-            handler = CURRENT.get()
-            if all(x.handler is not h for h in handler.chain()):
-                raise escaped(x, handler, where)
+def require_home(tracer: Tracer, where: str) -> None:
+    """`EscapedTracerError` for a tracer that is a stranger to the handlers in force here."""
+    handler = CURRENT.get()
+    if all(tracer.handler is not h for h in handler.chain()):
+        raise escaped(tracer, handler, where)
 
 
 def escaped(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:

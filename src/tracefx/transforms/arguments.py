@@ -12,7 +12,7 @@ from tracefx.core import trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import Tracer, as_array, require_home
 from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval
@@ -71,7 +71,9 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
 
 
 def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
-    """Leaf number `i` of `tree` as a value; a `TypeError` that says where in `what` it is if it is no array."""
+    """Leaf number `i` of `tree` as a value; a `TypeError` if it is no array, or a tracer that has escaped, says where in `what` it is."""
+    if isinstance(leaf, Tracer):
+        require_home(leaf, f"in {what}")
     if is_arraylike(leaf):
         return as_value(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]

@@ -10,7 +10,7 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
-from tracefx.core.handler import CURRENT, Handler, as_array, require_home
+from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value
@@ -108,7 +108,6 @@ class Vmap(HandlerTransform[Preserving]):
                     "arguments; give one entry for each, or one integer for all"
                 )
             values, in_tree = flatten_values((args, kwargs), f"{where}: arguments")
-            require_home(values, f"as an argument of {name_of(fun)} under vmap")
             entries = trees.broadcast_prefix(
                 (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
@@ -120,7 +119,6 @@ class Vmap(HandlerTransform[Preserving]):
             try:
                 call_args, call_kwargs = in_tree.unflatten(to_arrays(mapped))
                 outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
-                require_home(outs, f"in the output of {name_of(fun)}")
             finally:
                 CURRENT.reset(token)
             out_entries = trees.broadcast_prefix(
