@@ -12,7 +12,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax, programs
 
-X = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
+X = fnp.arange(6.0).reshape(2, 3) / 7
 
 
 def layers(x: fx.Array) -> fx.Array:

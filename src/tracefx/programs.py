@@ -27,7 +27,8 @@ from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
 from tracefx.ops.vocabulary import OPERATIONS
 
-VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in (*OPERATIONS, Call)})
+_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call)
+VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""
 
 
