@@ -6,6 +6,7 @@ An `ignore` that is not needed is an error in both, so a wrong call that stops b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, assert_type
 
 import tracefx as fx
@@ -80,6 +81,9 @@ class Layer:
     def __init__(self, w: Array) -> None:
         self.w = w
 
+    def loss(self, x: Array) -> Array:
+        return (self.w * x).sum()
+
     @fx.jit
     def apply(self, x: Array, bias: float = 0.0) -> Array:
         return self.w * x + bias
@@ -90,6 +94,14 @@ class Layer:
 
     @fx.vmap
     def rows(self, x: Array) -> Array:
+        return self.w * x
+
+    @partial(fx.jit, static_argnums=0)
+    def through_partial(self, x: Array, bias: float = 0.0) -> Array:
+        return self.w * x + bias
+
+    @partial(fx.grad, argnums=1)
+    def slope(self, x: Array) -> Array:
         return self.w * x
 
     @fx.named_call
@@ -104,6 +116,10 @@ def methods_are_bound(layer: Layer, x: Array) -> None:
     assert_type(layer.rows(x), Array)
     assert_type(layer.named(x), Array)
     assert_type(Layer.apply(layer, x), Array)
+    layer.through_partial(x, 1.0)  # mypy loses what overloads say in a partial application
+    layer.slope(x)
+    assert_type(fx.grad(Layer.loss, argnums=1)(layer, x), Array)
+    assert_type(fx.grad(layer.loss)(x), Array)
     layer.apply()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     layer.apply(layer, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     layer.apply_static("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

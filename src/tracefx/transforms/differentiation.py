@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, final, overload
 
 import numpy as np
 from attrs import field, frozen
-from typing_extensions import TypeVarTuple, override
+from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike
@@ -35,6 +35,7 @@ from tracefx.transforms.pipelines import Directional, HandlerTransform, No, Yes,
 from tracefx.transforms.shapes import flatten_avals
 
 Ts = TypeVarTuple("Ts")
+P = ParamSpec("P")
 R = TypeVar("R")
 X = TypeVar("X")
 H = TypeVar("H")
@@ -47,11 +48,9 @@ def jvp(
     fun: Callable[[*Ts], tuple[R, X]], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: Yes
 ) -> tuple[R, R, X]: ...
 @overload
-def jvp(fun: Callable[..., R], primals: list[Any], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
+def jvp(fun: Callable[P, R], primals: list[Any], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
 @overload
-def jvp(
-    fun: Callable[..., tuple[R, X]], primals: list[Any], tangents: Sequence[Any], has_aux: Yes
-) -> tuple[R, R, X]: ...
+def jvp(fun: Callable[P, tuple[R, X]], primals: list[Any], tangents: Sequence[Any], has_aux: Yes) -> tuple[R, R, X]: ...
 def jvp(
     fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -169,7 +168,7 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
     return (out, pull, aux) if has_aux else (out, pull)
 
 
-def linear_transpose(fun: Callable[..., R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
+def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
     """The transpose of a linear function: cotangents of its output to a tuple of cotangents of its inputs.
 
     `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype.

@@ -53,47 +53,46 @@ N = TypeVar("N")
 H = TypeVar("H")
 
 
-# Overloads overlap where a later one is more general and says less: mypy has to be told that this is no mistake.
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, P], R],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
+) -> Function[Concatenate[A, P], tuple[R, A]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, P], R],
     argnums: L1,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[R, B]]: ...
+) -> Function[Concatenate[A, B, P], tuple[R, B]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, C, P], R],
     argnums: L2,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, P], tuple[R, C]]: ...
+) -> Function[Concatenate[A, B, C, P], tuple[R, C]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, C, D, P], R],
     argnums: L3,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+) -> Function[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, P], R],
     argnums: tuple[L0, L1],
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+) -> Function[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
@@ -110,39 +109,39 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+) -> Function[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
     argnums: L1,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+) -> Function[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
     argnums: L2,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+) -> Function[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
     argnums: L3,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+) -> Function[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
 @overload
-def value_and_grad(  # type: ignore[overload-overlap]
+def value_and_grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
     argnums: tuple[L0, L1],
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
+) -> Function[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
@@ -168,45 +167,45 @@ def value_and_grad(
 
 
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, P], R],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, P], A]: ...
+) -> Function[Concatenate[A, P], A]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, P], R],
     argnums: L1,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], B]: ...
+) -> Function[Concatenate[A, B, P], B]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, C, P], R],
     argnums: L2,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, P], C]: ...
+) -> Function[Concatenate[A, B, C, P], C]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, C, D, P], R],
     argnums: L3,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, D, P], D]: ...
+) -> Function[Concatenate[A, B, C, D, P], D]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, P], R],
     argnums: tuple[L0, L1],
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+) -> Function[Concatenate[A, B, P], tuple[A, B]]: ...
 @overload
 def grad(
     fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
@@ -223,39 +222,39 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, P], tuple[A, X]]: ...
+) -> Function[Concatenate[A, P], tuple[A, X]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
     argnums: L1,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[B, X]]: ...
+) -> Function[Concatenate[A, B, P], tuple[B, X]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
     argnums: L2,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, P], tuple[C, X]]: ...
+) -> Function[Concatenate[A, B, C, P], tuple[C, X]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
     argnums: L3,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+) -> Function[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
 @overload
-def grad(  # type: ignore[overload-overlap]
+def grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
     argnums: tuple[L0, L1],
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
+) -> Function[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
 @overload
 def grad(
     fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...

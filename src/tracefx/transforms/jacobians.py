@@ -45,14 +45,13 @@ X = TypeVar("X", bound=ArrayLike)
 Aux = TypeVar("Aux")
 
 
-# Overloads overlap where a later one is more general and says less: mypy has to be told that this is no mistake.
 @overload
-def jacfwd(  # type: ignore[overload-overlap]
+def jacfwd(
     fun: Callable[Concatenate[X, P], Array],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Callable[Concatenate[X, P], Array]: ...
+) -> Function[Concatenate[X, P], Array]: ...
 @overload
 def jacfwd(
     fun: Callable[P, object],
@@ -84,13 +83,13 @@ def jacfwd(
 
 
 @overload
-def jacrev(  # type: ignore[overload-overlap]
+def jacrev(
     fun: Callable[Concatenate[X, P], Array],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Callable[Concatenate[X, P], Array]: ...
+) -> Function[Concatenate[X, P], Array]: ...
 @overload
 def jacrev(
     fun: Callable[P, object],
@@ -125,12 +124,12 @@ def jacrev(
 
 
 @overload
-def hessian(  # type: ignore[overload-overlap]
+def hessian(
     fun: Callable[Concatenate[X, P], Array],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Callable[Concatenate[X, P], Array]: ...
+) -> Function[Concatenate[X, P], Array]: ...
 @overload
 def hessian(
     fun: Callable[P, object],

@@ -95,6 +95,7 @@ class Jitted(Generic[P, R]):
     """A function that XLA compiles, once for each kind of arguments."""
 
     __wrapped__: Callable[P, R]
+    __name__: str
 
     def __init__(self, fun: Callable[P, R], options: Jit) -> None:
         require_callable("jit", fun)
@@ -241,7 +242,7 @@ class Jitted(Generic[P, R]):
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
-    def __get__(self: Jitted[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> BoundJitted[Q, R]: ...
+    def __get__(self: Callable[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> BoundJitted[Q, R]: ...
     def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else BoundJitted(self, instance)
 
@@ -262,6 +263,8 @@ class Jitted(Generic[P, R]):
 @final
 class BoundJitted(Generic[P, R]):
     """A jitted method of an instance: the instance is the first argument, traced unless it is listed as static."""
+
+    __name__: str
 
     def __init__(self, jitted: Jitted[..., R], instance: object) -> None:
         functools.update_wrapper(self, jitted)

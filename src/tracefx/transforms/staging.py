@@ -27,12 +27,11 @@ R = TypeVar("R")
 @overload
 def make_jaxpr(
     fun: Callable[P, object], static_argnums: int | Sequence[int] = (), return_shape: No = False
-) -> Callable[P, ClosedJaxpr]: ...
-# Arrays are objects, of which less can be said: mypy has to be told that the overlap is no mistake.
+) -> Function[P, ClosedJaxpr]: ...
 @overload
-def make_jaxpr(  # type: ignore[overload-overlap]
+def make_jaxpr(
     fun: Callable[P, Array], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
-) -> Callable[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
+) -> Function[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
 @overload
 def make_jaxpr(
     fun: Callable[P, object], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
@@ -63,9 +62,9 @@ def make_jaxpr(
 
 
 @overload
-def eval_shape(fun: Callable[..., Array], *args: PyTree, **kwargs: PyTree) -> ShapeDtypeStruct: ...
+def eval_shape(fun: Callable[P, Array], *args: PyTree, **kwargs: PyTree) -> ShapeDtypeStruct: ...
 @overload
-def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any: ...
+def eval_shape(fun: Callable[P, object], *args: PyTree, **kwargs: PyTree) -> Any: ...
 def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any:
     """The types of `fun`'s outputs, as a tree of `ShapeDtypeStruct`, without computing anything.
 
