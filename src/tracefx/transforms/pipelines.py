@@ -110,6 +110,8 @@ class Function(Protocol[P, R_co]):
     that give them both fit a function without types, one that it refuses to call.
     """
 
+    __name__: str
+
     @property
     def __wrapped__(self) -> Callable[..., Any]: ...
 
