@@ -281,11 +281,19 @@ class Array:
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         methods = METHODS.value
-        return (methods.floor_divide(self, other), methods.remainder(self, other)) if is_arraylike(other) else NotImplemented
+        return (
+            (methods.floor_divide(self, other), methods.remainder(self, other))
+            if is_arraylike(other)
+            else NotImplemented
+        )
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         methods = METHODS.value
-        return (methods.floor_divide(other, self), methods.remainder(other, self)) if is_arraylike(other) else NotImplemented
+        return (
+            (methods.floor_divide(other, self), methods.remainder(other, self))
+            if is_arraylike(other)
+            else NotImplemented
+        )
 
     def __lt__(self, other: ArrayLike) -> Array:
         return METHODS.value.less(self, other) if is_arraylike(other) else NotImplemented
