@@ -1,7 +1,7 @@
 """How tracefx and JAX are timed against each other.
 
 Both run in one process, in blocks that take turns, so that whatever slows the machine down for a while slows down
-both. A block is as many calls as fill some milliseconds. Compared are the medians of the blocks; the spread of a ratio
+both. A block is as many calls as fill a millisecond. Compared are the medians of the blocks; the spread of a ratio
 is the middle half of the ratios of neighbouring blocks.
 """
 
@@ -19,8 +19,8 @@ Run: TypeAlias = Callable[[], object]
 Clock: TypeAlias = Callable[[Run, int], float]
 """The seconds that so many calls take."""
 
-BLOCK: Final = 0.005  # seconds
-BLOCKS: Final = 41
+BLOCK: Final = 0.001  # seconds: shorter than what a busy machine gives to other processes at a time
+BLOCKS: Final = 201
 
 
 @final

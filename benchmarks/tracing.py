@@ -35,7 +35,7 @@ def subjects() -> Iterator[Subject]:
         lambda: fx.make_jaxpr(chain(lax.sin, lax.mul, lax.add, lax.neg))(x),
         lambda: jax.make_jaxpr(chain(jax.lax.sin, jax.lax.mul, jax.lax.add, jax.lax.neg))(x),
         0.25,
-        blocks=15,
+        blocks=25,
     )
     yield Subject(
         GROUP,
@@ -43,5 +43,5 @@ def subjects() -> Iterator[Subject]:
         lambda: fx.make_jaxpr(chain(fnp.sin, fnp.multiply, fnp.add, fnp.negative))(x),
         lambda: jax.make_jaxpr(chain(jnp.sin, jnp.multiply, jnp.add, jnp.negative))(x),
         0.15,
-        blocks=15,
+        blocks=25,
     )
