@@ -13,12 +13,13 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.call import Call
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Program
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.settings import DISABLE_JIT, X64
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
@@ -114,14 +115,21 @@ class Jitted(Generic[P, R]):
             )
         self._traces = TRACES.traces(fun)
         self._programs: dict[Signature, tuple[Trace, Program]] = {}
+        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool], tuple[Trace, Program]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
-            inputs, key = self._inputs(args, kwargs)
-            found = self._programs.get(key)
-            traced, program = self._compile(key, args, kwargs) if found is None else found
+            # Positional arguments that are all arrays need no flattening: their types are the key.
+            avals = tuple([x.aval for x in args if type(x) is ConcreteArray])
+            inputs: Sequence[Value | NDArray] = args  # type: ignore[assignment]  # used if all are arrays
+            if kwargs or len(avals) != len(args) or (found := self._flat_programs.get((avals, X64.value))) is None:
+                inputs, key = self._inputs(args, kwargs)
+                found = self._programs.get(key) or self._compile(key, args, kwargs)
+                if not kwargs and len(avals) == len(args):
+                    self._flat_programs[avals, key.x64] = found
+            traced, program = found
             return cast(R, traced.out_tree.unflatten(program([*traced.consts, *inputs] if traced.consts else inputs)))
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
@@ -238,6 +246,7 @@ class Jitted(Generic[P, R]):
         """Forget all traces and compiled programs of this function."""
         self._traces.clear()
         self._programs.clear()
+        self._flat_programs.clear()
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -68,8 +68,13 @@ class Compiled:
             if isinstance(x, ConcreteArray):
                 x.donate()
         given = [args[place] for place in self.kept] if self.leading is None else args[: self.leading]
+        put = self.executable.put
         buffers = [
-            x.buffer if type(x) is ConcreteArray and x.buffer is not None else self._put(i, x)
+            x.buffer
+            if type(x) is ConcreteArray and x.buffer is not None
+            else put(i, x)
+            if type(x) is np.ndarray
+            else self._put(i, x)
             for i, x in enumerate(given)
         ]
         results = self.executable.execute(cast(list[runtime.Buffer], buffers))
@@ -98,8 +103,6 @@ class Compiled:
 
     def _put(self, i: int, x: Value | NDArray) -> Buffer:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""
-        if isinstance(x, np.ndarray):
-            return self.executable.put(i, x)
         if isinstance(x, ConcreteArray):
             if self.kept[i] in self.donated:
                 return self.executable.put(i, x.numpy())  # a copy is given away: the numbers may be the caller's
