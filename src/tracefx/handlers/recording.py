@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
@@ -146,7 +146,7 @@ def _numbered(jaxpr: Jaxpr) -> Jaxpr:
         return new[atom.index] if isinstance(atom, Var) else atom
 
     eqns = [
-        evolve(eqn, inputs=tuple([renamed(a) for a in eqn.inputs]), outs=tuple([new[v.index] for v in eqn.outs]))
+        Eqn(eqn.prim, tuple([renamed(a) for a in eqn.inputs]), tuple([new[v.index] for v in eqn.outs]), eqn.source)
         for eqn in jaxpr.eqns
     ]
     return Jaxpr(
