@@ -22,30 +22,30 @@ from tracefx.core.array import Array
 def indexed(draw: st.DrawFn) -> tuple[tuple[int, ...], Any]:
     """A shape and an index into it that NumPy takes."""
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=4))
-    parts: list[Any] = []
     sizes = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=3))
-    for n in shape[: draw(st.integers(0, len(shape)))]:
-        kind = draw(st.sampled_from(["int", "slice", "array", "list", "new", "mask"]))
-        if kind == "new":
-            parts.append(None)
-        if kind == "int":
-            parts.append(draw(st.integers(-n, n - 1)))
-        elif kind in ("slice", "new"):
-            parts.append(draw(st.slices(n)))
-        elif kind == "array":
-            parts.append(draw(hnp.arrays(np.int32, sizes, elements=st.integers(-n, n - 1))))
-        elif kind == "list" and len(sizes) == 1:
-            parts.append(draw(st.lists(st.integers(-n, n - 1), min_size=sizes[0], max_size=sizes[0])))
-        elif kind == "mask" and not sizes:
-            parts.append(draw(hnp.arrays(np.bool_, (n,))))
-        else:
-            parts.append(slice(None))
-    if draw(st.booleans()):
-        place = draw(st.integers(0, len(parts)))
-        parts.insert(place, Ellipsis)
-        axes = len(shape) - sum([part is not None and part is not Ellipsis for part in parts])
-        parts += [draw(st.integers(-n, n - 1)) for n in shape[len(shape) - axes :][: draw(st.integers(0, 0))]]
+    front = draw(st.integers(0, len(shape)))
+    back = draw(st.integers(front, len(shape)))
+    parts: list[Any] = [part for n in shape[:front] for part in draw(axis_index(n, sizes))]
+    if back < len(shape) or draw(st.booleans()):
+        parts += [..., *[part for n in shape[back:] for part in draw(axis_index(n, sizes))]]
     return shape, tuple(parts) if len(parts) != 1 or draw(st.booleans()) else parts[0]
+
+
+@st.composite
+def axis_index(draw: st.DrawFn, n: int, sizes: tuple[int, ...]) -> list[Any]:
+    """What an index says of an axis of size `n`, where index arrays have the shape `sizes`; perhaps a new axis too."""
+    kind = draw(st.sampled_from(["int", "slice", "array", "list", "new", "mask"]))
+    if kind == "int":
+        return [draw(st.integers(-n, n - 1))]
+    if kind == "array":
+        return [draw(hnp.arrays(np.int32, sizes, elements=st.integers(-n, n - 1)))]
+    if kind == "list" and len(sizes) == 1:
+        return [draw(st.lists(st.integers(-n, n - 1), min_size=sizes[0], max_size=sizes[0]))]
+    if kind == "mask" and not sizes:
+        mask = np.zeros(n, np.bool_)  # with one place, so that it broadcasts with every other
+        mask[draw(st.integers(0, n - 1))] = True
+        return [mask]
+    return [*([None] if kind == "new" else []), draw(st.slices(n))]
 
 
 @settings(max_examples=300)

@@ -7,6 +7,7 @@ nearest end. Masks must be known when the program is traced, since they decide t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Final, TypeAlias, final
@@ -19,13 +20,14 @@ from tracefx.core.array import Array, ArrayLike, Index, IndexPart
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.numpy.ufuncs import choose, like, remainder
 from tracefx.ops import basis, comparison, elementwise, shape
+from tracefx.ops.cutting import Slice
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import axis_of
 from tracefx.ops.windows import GatherScatterMode
@@ -80,11 +82,14 @@ def getitem(x: Array, index: Index, /) -> Array:
     >>> getitem(array([[0, 1, 2], [3, 4, 5]]), (1, slice(None, None, -1))).tolist()
     [5, 4, 3]
     """
-    parts, x = _parts(x, index)
+    if type(index) is int:
+        window, squeezed = _one_place(x.aval.shape, index)
+        return bind1(squeezed, bind1(window, x))
+    parts, x, ellipsis = _parts(x, index)
     axis_parts = [part for part in parts if part is not None]
     x = _windowed(x, axis_parts)
     if any(isinstance(part, Positions) for part in axis_parts):
-        return _gathered(x, parts)
+        return _gathered(x, parts, ellipsis)
     gone = [i for i, part in enumerate(axis_parts) if isinstance(part, Place)]
     if gone:
         x = shape.squeeze(x, gone)
@@ -92,11 +97,23 @@ def getitem(x: Array, index: Index, /) -> Array:
     return shape.expand_dims(x, [i for i, part in enumerate(left) if part is None]) if None in parts else x
 
 
+@functools.lru_cache(maxsize=4096)
+def _one_place(sizes: Shape, index: int) -> tuple[Slice, shape.Squeeze]:
+    """The operations that `x[index]` is made of."""
+    if not sizes:
+        raise IndexError(f"too many indices: an array without axes is indexed with {index}")
+    place = _part(index, sizes[0], 0)
+    assert isinstance(place, Place)
+    rest = (0,) * (len(sizes) - 1)
+    window = Slice((place.position, *rest), (place.position + 1, *sizes[1:]), None)
+    return window, shape.Squeeze((0,))
+
+
 # ------------------------------------------------------------------ reading the index
 
 
-def _parts(x: Array, index: Index) -> tuple[list[Part], Array]:
-    """What the index says of each axis, in order; the array, with an axis put in for each bool."""
+def _parts(x: Array, index: Index) -> tuple[list[Part], Array, int]:
+    """What the index says of each axis, in order; the array, with an axis put in for each bool; the ellipsis' place."""
     given: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
     read = [_read(part) for part in given]
     used = sum([_axes_used(part) for part in read])
@@ -107,14 +124,17 @@ def _parts(x: Array, index: Index) -> tuple[list[Part], Array]:
     if ellipses > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
     rest: list[_Read] = [_ALL] * (rank - used)
+    place = len(read)
     if ellipses:
         place = next(i for i, part in enumerate(read) if part is Ellipsis)
         read[place : place + 1] = rest
     else:
         read += rest
     parts: list[Part] = []
-    axis = 0
-    for part in read:
+    axis = ellipsis = 0
+    for i, part in enumerate(read):
+        if i == place:
+            ellipsis = len(parts)
         if part is None:
             parts.append(None)
             continue
@@ -129,7 +149,7 @@ def _parts(x: Array, index: Index) -> tuple[list[Part], Array]:
         else:
             parts.append(_part(part, x.aval.shape[axis], axis))
             axis += 1
-    return parts, x
+    return parts, x, ellipsis if place < len(read) else len(parts)
 
 
 @final
@@ -242,13 +262,13 @@ def _windowed(x: Array, parts: Sequence[Part]) -> Array:
     return shape.rev(x, reversed_axes) if reversed_axes else x
 
 
-def _gathered(x: Array, parts: Sequence[Part]) -> Array:
+def _gathered(x: Array, parts: Sequence[Part], ellipsis: int) -> Array:
     """The elements at index arrays, slices being taken already."""
     axis_parts = [part for part in parts if part is not None]
     indexed = [i for i, part in enumerate(axis_parts) if isinstance(part, Positions)]
     places = [i for i, part in enumerate(axis_parts) if isinstance(part, Place)]
     vectors, sizes = index_vectors([part.indices for part in axis_parts if isinstance(part, Positions)])
-    layout = _layout(parts)
+    layout = _layout(parts, ellipsis)
     old = [item for item in layout if item != "new"]
     front = old.index("indexed")
     rank = len(old) - 1 + len(sizes)
@@ -265,13 +285,14 @@ def _gathered(x: Array, parts: Sequence[Part]) -> Array:
     return shape.expand_dims(out, [i + (len(sizes) - 1) * (i > at) for i, item in enumerate(layout) if item == "new"])
 
 
-def _layout(parts: Sequence[Part]) -> list[str]:
+def _layout(parts: Sequence[Part], ellipsis: int) -> list[str]:
     """What stands in the result, in order: "axis" for a slice, "new", and once "indexed" for the index arrays' axes.
 
-    Those stand where the index arrays stood, if they stood side by side, and otherwise in front.
+    Those stand where the index arrays stood, if they stood side by side, and otherwise in front. An ellipsis between
+    them separates them even if it stands for no axis.
     """
     arrays = [i for i, part in enumerate(parts) if isinstance(part, Place | Positions)]
-    together = arrays[-1] - arrays[0] + 1 == len(arrays)
+    together = arrays[-1] - arrays[0] + 1 == len(arrays) and not arrays[0] < ellipsis <= arrays[-1]
     names = ["new" if part is None else "axis" for part in parts]
     before = arrays[0] if together else 0
     rest = [name for i, name in enumerate(names) if i not in arrays]
@@ -348,7 +369,7 @@ def take_along_axis(
     """
     x, given = as_array(operand(arr, "take_along_axis: arr")), as_array(operand(indices, "take_along_axis: indices"))
     if axis is None:
-        return take(x, basis.reshape(given, (given.aval.size,)), mode=mode, fill_value=fill_value)
+        x, given, axis = basis.reshape(x, (x.aval.size,)), basis.reshape(given, (given.aval.size,)), 0
     if given.aval.ndim != x.aval.ndim:
         raise ValueError(f"take_along_axis: arr {x.aval} and indices {given.aval} must have equally many axes")
     along = axis_of("take_along_axis", axis, x.aval.ndim)

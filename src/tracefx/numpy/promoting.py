@@ -8,7 +8,7 @@ no program converts a constant.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
@@ -52,10 +52,25 @@ def pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
 
     Raises TypeError naming the argument that is no array or number, TypePromotionError and BroadcastError.
     """
-    aval = getattr(x1, "aval", None)
-    if aval is not None and (aval is (other := getattr(x2, "aval", None)) or aval == other):
-        return x1, x2  # type: ignore[return-value]  # what has an aval is a value; bind refuses what only looks like it
+    if isinstance(x1, Array):
+        aval = x1.aval
+        if isinstance(x2, Array):
+            if aval is x2.aval or aval == x2.aval:
+                return x1, x2
+        elif type(x2) in _PYTHON and not aval.weak_type and (found := _beside(aval.dtype, type(x2))) is not None:
+            return x1, _number(x2, *found)  # type: ignore[arg-type]  # narrowed by the test of its type
+    elif type(x1) in _PYTHON and isinstance(x2, Array) and not x2.aval.weak_type:
+        found = _beside(x2.aval.dtype, type(x1))
+        if found is not None:
+            return _number(x1, *found), x2  # type: ignore[arg-type]  # as above
     return promoted(name, x1, x2)
+
+
+@functools.lru_cache(maxsize=256)
+def _beside(dtype: DType, number: Hashable) -> tuple[type[Scalar], ShapedArray] | None:
+    """What a Python number becomes beside an array of this dtype, if the array stays as it is."""
+    kind = python_kind(dtype)
+    return (kind, ShapedArray((), dtype)) if _RANK[number] <= _RANK[kind] else None
 
 
 def promoted(name: str, *args: ArrayLike) -> list[Value]:
@@ -111,7 +126,9 @@ def _number(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
 
 def literal(x: Scalar, aval: ShapedArray) -> Literal:
     """A literal whose number is as precise as its dtype, as printed programs show it."""
-    return Literal(aval.dtype.type(x).item(), aval)
+    # Rounding takes longer than all the rest, and small whole numbers are exact in most dtypes.
+    exact = not isinstance(x, complex) and -256 <= x <= 256 and x == int(x) and aval.dtype.itemsize > 1
+    return Literal(x if exact else aval.dtype.type(x).item(), aval)
 
 
 def python_kind(dtype: DType) -> type[Scalar]:
@@ -202,7 +219,7 @@ def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argumen
     return retyped(as_value(x, what), dtype, weak)
 
 
-_RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
+_RANK: Final[Mapping[Hashable, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
 
 
 def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:
