@@ -86,6 +86,7 @@ class Collective(Primitive, Batchable, Lowerable):
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         (x,), (dim,) = args, dims
+        self.out_aval(x.aval if dim is None else x.aval.without_axis(dim))  # so that errors speak of what users see
         if axis.name is not None and axis.name in self.names:
             out, place = self.bound(axis, x, dim)
         else:

@@ -256,8 +256,9 @@ def gather(
 ) -> Array:
     """Windows of `operand`, of shape `slice_sizes`, from the places that `start_indices` (`i32[..., k]`) names.
 
-    A window that is not within the operand is filled with `fill_value` (`mode="fill"`, the default; NaN, the least
-    signed or the greatest unsigned integer unless given) or moved to the nearest place within it (`mode="clip"`).
+    A window that is not within the operand is filled with `fill_value` (`mode="fill"`; NaN, the least signed or the
+    greatest unsigned integer unless given) or moved to the nearest place within it (`mode="clip"`). Without a mode
+    the caller promises that there is none.
     Indexing with `x[...]` is this operation for everyday use.
 
     >>> rows = GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
@@ -267,7 +268,7 @@ def gather(
     if not isinstance(dimension_numbers, GatherDimensionNumbers):
         raise TypeError(f"gather: dimension_numbers must be a GatherDimensionNumbers, got {dimension_numbers!r}")
     sizes = static_shape("gather", slice_sizes, "slice_sizes")
-    how = mode_of("gather", mode)
+    how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode_of("gather", mode)
     x, indices = as_value(operand, "operand"), as_value(start_indices, "start_indices")
     fill: Scalar | None = None
     if how is GatherScatterMode.FILL_OR_DROP:
@@ -462,6 +463,6 @@ def scatter_add(
     """
     if not isinstance(dimension_numbers, ScatterDimensionNumbers):
         raise TypeError(f"scatter_add: dimension_numbers must be a ScatterDimensionNumbers, got {dimension_numbers!r}")
-    how = mode_of("scatter_add", mode)
+    how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of("scatter_add", mode)
     prim = ScatterAdd(dimension_numbers, bool(indices_are_sorted), bool(unique_indices), how)
     return bind1(prim, operand, scatter_indices, updates)

@@ -28,11 +28,11 @@ class GatherScatterMode(Enum):
     """There are none, says the caller; what happens with one is left open."""
 
 
-def mode_of(name: str, mode: GatherScatterMode | str | None) -> GatherScatterMode:
+def mode_of(name: str, mode: GatherScatterMode | str) -> GatherScatterMode:
     if isinstance(mode, GatherScatterMode):
         return mode
     match mode:
-        case None | "fill" | "drop":
+        case "fill" | "drop":
             return GatherScatterMode.FILL_OR_DROP
         case "clip":
             return GatherScatterMode.CLIP

@@ -1,0 +1,224 @@
+"""`dot_general` and `dot`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases
+from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_refusal, check_values, whole
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.values import to_numpy
+from tracefx.ops.contraction import DotDimensionNumbers, Precision
+
+MATRICES: Final[DotDimensionNumbers] = (((1,), (0,)), ((), ()))
+
+
+def operands(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Samples:
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        # No zeros: whether a product of one is 0.0 or -0.0 is up to the library that multiplies matrices.
+        x, y = [np.where(z == 0, np.ones((), dtype), z) for z in (whole(lhs, dtype, gen), whole(rhs, dtype, gen))]
+        return [(x, y)] if dtypes.is_bool(dtype) else [(x, y), (Weak(x), y), (Weak(x), Weak(y))]
+
+    return samples
+
+
+def dot(numbers: DotDimensionNumbers, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Record:
+    return Record(
+        f"dot_general {lhs} {rhs} {numbers}",
+        lambda x, y: lax.dot_general(x, y, numbers),
+        lambda x, y: jax_lax.dot_general(x, y, numbers),
+        ALL if max(len(lhs), len(rhs)) < 3 else NUMBERS,
+        operands(lhs, rhs),
+        operands(lhs, rhs),
+    )
+
+
+RECORDS: Final = (
+    dot(MATRICES, (2, 3), (3, 2)),
+    dot(MATRICES, (2, 0), (0, 3)),
+    dot(MATRICES, (0, 2), (2, 3)),
+    dot((((0,), (1,)), ((), ())), (3, 2), (2, 3)),
+    dot((((0,), (0,)), ((), ())), (3,), (3,)),
+    dot((((), ()), ((), ())), (2,), (3,)),
+    dot((((), ()), ((), ())), (), ()),
+    dot((((), ()), ((0,), (0,))), (2,), (2,)),
+    dot((((2,), (1,)), ((0,), (0,))), (2, 1, 3), (2, 3, 2)),
+    dot((((0,), (2,)), ((1,), (1,))), (3, 2), (1, 2, 3)),
+    dot((((0, 2), (1, 0)), ((), ())), (2, 1, 3), (3, 2)),
+    dot((((2, 0), (0, 2)), ((1,), (1,))), (2, 2, 3), (3, 2, 2)),
+)
+
+
+@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if dtypes.is_inexact(c[1])], ids=case_id)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_any_dimension_numbers(data: st.DataObject) -> None:
+    """Batch, contracted and free axes in any order, against einsum."""
+    kinds = [data.draw(st.lists(st.integers(0, 3), max_size=2), kind) for kind in ("batch", "contracted", "lhs", "rhs")]
+    names = iter("abcdefgh")
+    batch, contracted, left, right = [[(next(names), n) for n in kind] for kind in kinds]
+    lhs = data.draw(st.permutations(batch + contracted + left))
+    rhs = data.draw(st.permutations(batch + contracted + right))
+    x = np.arange(np.prod([n for _, n in lhs]), dtype=np.float32).reshape([n for _, n in lhs]) % 5
+    y = np.arange(np.prod([n for _, n in rhs]), dtype=np.float32).reshape([n for _, n in rhs]) % 7
+    numbers = (
+        ([lhs.index(c) for c in contracted], [rhs.index(c) for c in contracted]),
+        ([lhs.index(b) for b in batch], [rhs.index(b) for b in batch]),
+    )
+    out_axes = [*batch, *[a for a in lhs if a in left], *[a for a in rhs if a in right]]
+    spec = ",".join("".join(name for name, _ in axes) for axes in (lhs, rhs))
+    want = np.einsum(f"{spec}->{''.join(name for name, _ in out_axes)}", x, y)
+    np.testing.assert_array_equal(to_numpy(lax.dot_general(x, y, numbers)), want)
+
+
+# ------------------------------------------------------------------ dtypes
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "preferred"),
+    [
+        (np.int8, np.int8, np.int32),
+        (np.int8, np.int8, np.float32),
+        (np.uint8, np.int8, None),
+        (np.int8, np.int32, None),
+        (np.int32, np.float32, None),
+        (np.float32, np.float32, np.float64),
+        (np.float32, np.float64, None),
+        (np.float32, np.float32, ml_dtypes.bfloat16),
+        (np.float32, np.float32, np.float32),
+        (ml_dtypes.bfloat16, ml_dtypes.bfloat16, np.float32),
+        (ml_dtypes.bfloat16, np.float32, None),
+        (np.float16, ml_dtypes.bfloat16, None),
+        (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fn, np.float32),
+        (np.float32, np.complex64, None),
+        (np.bool_, np.bool_, np.int32),
+        (np.bool_, np.int8, None),
+    ],
+)
+def test_the_products_dtype(lhs: type[np.generic], rhs: type[np.generic], preferred: type[np.generic] | None) -> None:
+    gen = np.random.default_rng(0)
+    x, y = gen.integers(0, 4, (3, 40)).astype(lhs), gen.integers(0, 4, (40, 2)).astype(rhs)
+    want = jax_lax.dot_general(x, y, MATRICES, preferred_element_type=preferred)
+    for f in (lax.dot_general, fx.jit(lax.dot_general, static_argnums=(2, 3, 4))):
+        out = f(x, y, MATRICES, None, preferred)
+        assert out.aval == aval_of(want)
+        np.testing.assert_array_equal(to_numpy(out).astype(complex), np.asarray(want).astype(complex))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn])
+def test_narrow_floats_are_added_in_32_bits(dtype: type[np.generic]) -> None:
+    gen = np.random.default_rng(0)
+    x, y = gen.standard_normal((4, 2000)).astype(dtype), gen.standard_normal((2000, 3)).astype(dtype)
+    want = jax_lax.dot_general(x, y, MATRICES)
+    np.testing.assert_array_equal(
+        to_numpy(lax.dot_general(x, y, MATRICES)).astype(np.float32), np.asarray(want).astype(np.float32)
+    )
+
+
+def test_a_narrower_product_is_rounded_once() -> None:
+    gen = np.random.default_rng(1)
+    x, y = gen.standard_normal((4, 50)).astype(np.float32), gen.standard_normal((50, 3)).astype(np.float32)
+    out = lax.dot_general(x, y, MATRICES, preferred_element_type="bfloat16")
+    np.testing.assert_array_equal(to_numpy(out), (x @ y).astype(ml_dtypes.bfloat16))
+
+
+def test_integers_wrap_around() -> None:
+    x = np.full((2, 9), 100, np.int8)
+    assert lax.dot(x, x.T).tolist() == np.asarray(jax_lax.dot(x, x.T)).tolist()
+
+
+def test_nan_and_infinity() -> None:
+    x, y = np.array([[np.nan, 0], [np.inf, 1]], np.float32), np.array([[0, 1], [0, 1]], np.float32)
+    np.testing.assert_array_equal(to_numpy(lax.dot(x, y)), np.asarray(jax_lax.dot(x, y)))
+
+
+@pytest.mark.parametrize(("lhs", "rhs"), [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2))])
+def test_dot(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> None:
+    gen = np.random.default_rng(0)
+    x, y = gen.integers(-3, 4, lhs).astype(np.float32), gen.integers(-3, 4, rhs).astype(np.float32)
+    np.testing.assert_array_equal(to_numpy(lax.dot(x, y)), np.asarray(jax_lax.dot(x, y)))
+    np.testing.assert_array_equal(
+        to_numpy(lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))) if lhs[0] == rhs[0] else lax.dot(x, y)),
+        np.asarray(
+            jax_lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))) if lhs[0] == rhs[0] else jax_lax.dot(x, y)
+        ),
+    )
+
+
+# ------------------------------------------------------------------ precision, printing
+
+
+@pytest.mark.parametrize("precision", [None, "default", "high", "highest", "float32", ("high", "highest")])
+def test_programs_read_as_jaxs(precision: str | tuple[str, str] | None) -> None:
+    x, numbers = np.ones((2, 3), np.float32), (((1,), (1,)), ((0,), (0,)))
+    for preferred in (None, np.float32, np.float64):
+        ours = fx.make_jaxpr(lambda x, p=preferred: lax.dot_general(x, x, numbers, precision, p))(x)
+        want = jax.make_jaxpr(lambda x, p=preferred: jax_lax.dot_general(x, x, numbers, precision, p))(x)
+        assert ours.jaxpr.text(style="jax") == str(want)
+
+
+def test_precision_is_compiled() -> None:
+    x = np.ones((2, 2), np.float32)
+    text = fx.jit(lambda x: lax.dot(x, x, precision=Precision.HIGHEST)).lower(x).as_text()
+    assert "HIGHEST, HIGHEST" in text
+
+
+# ------------------------------------------------------------------ bad input
+
+X: Final = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (TypeError, "dimension_numbers lhs (2,)", lambda: lax.dot_general(X, X, (((2,), (0,)), ((), ())))),
+        (TypeError, "dimension_numbers rhs (-1,)", lambda: lax.dot_general(X, X, (((1,), (-1,)), ((), ())))),
+        (TypeError, "dimension_numbers lhs (1, 1)", lambda: lax.dot_general(X, X, (((1, 1), (0, 1)), ((), ())))),
+        (TypeError, "dimension_numbers lhs (1,) (1,)", lambda: lax.dot_general(X, X, (((1,), (1,)), ((1,), (0,))))),
+        (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
+        (TypeError, "map over equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
+        (TypeError, "map over equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
+        (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # what is tested
+        (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # as above
+        (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),
+        (TypeError, "preferred_element_type 'f7'", lambda: lax.dot(X, X.T, preferred_element_type="f7")),
+        (
+            TypeError,
+            "preferred_element_type int8 narrower int32",
+            lambda: lax.dot(X.astype(np.int32), X.T.astype(np.int32), preferred_element_type=np.int8),
+        ),
+        (ValueError, "dot dimension_numbers", lambda: lax.dot(X, X)),
+        (ValueError, "dot dimension_numbers", lambda: lax.dot(1.0, X)),
+        (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # as above
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)

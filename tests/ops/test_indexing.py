@@ -1,0 +1,289 @@
+"""`gather` and `scatter_add`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from attrs import asdict, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import Args, Record, Weak, case_id, cases
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, whole
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.values import from_numpy, to_numpy
+from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+
+Axes = tuple[int, ...]
+
+
+@frozen
+class Case:
+    """Dimension numbers with shapes they fit."""
+
+    name: str
+    operand: Axes
+    indices: Axes
+    sizes: Axes
+    offset: Axes
+    collapsed: Axes = ()
+    index_map: Axes = ()
+    operand_batch: Axes = ()
+    index_batch: Axes = ()
+
+    def gather(self, library: Any) -> Any:
+        return library.GatherDimensionNumbers(
+            self.offset, self.collapsed, self.index_map, self.operand_batch, self.index_batch
+        )
+
+    def scatter(self, library: Any) -> Any:
+        return library.ScatterDimensionNumbers(
+            self.offset, self.collapsed, self.index_map, self.operand_batch, self.index_batch
+        )
+
+    def result(self) -> Axes:
+        windows = iter([n for d, n in enumerate(self.sizes) if d not in (*self.collapsed, *self.operand_batch)])
+        count = iter(self.indices[:-1])
+        ndim = len(self.indices) - 1 + len(self.offset)
+        return tuple([next(windows if i in self.offset else count) for i in range(ndim)])
+
+
+CASES: Final = (
+    Case("rows", (4, 3), (5, 1), (1, 3), (1,), (0,), (0,)),
+    Case("columns", (3, 4), (2, 2, 1), (3, 1), (0,), (1,), (1,)),
+    Case("elements", (3, 4), (5, 2), (1, 1), (), (0, 1), (0, 1)),
+    Case("elements, axes swapped", (3, 4), (5, 2), (1, 1), (), (0, 1), (1, 0)),
+    Case("one row", (4, 3), (1,), (1, 3), (0,), (0,), (0,)),
+    Case("windows", (4, 3), (5, 1), (2, 2), (0, 2), (), (0,)),
+    Case("no index", (3,), (2, 0), (2,), (1,)),
+    Case("batch", (2, 4), (2, 3, 1), (1, 1), (), (1,), (1,), (0,), (0,)),
+    Case("batch behind", (4, 2, 3), (3, 2, 1), (1, 1, 2), (1,), (0,), (0,), (1,), (1,)),
+    Case("no windows", (4, 3), (0, 1), (1, 3), (1,), (0,), (0,)),
+)
+MODES: Final = ("clip", "fill")
+
+
+def record_gather(case: Case, mode: str) -> Record:
+    ours, theirs = case.gather(lax), case.gather(jax_lax)
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        indices = gen.integers(-2, 5, case.indices).astype(np.int32)
+        x = whole(case.operand, dtype, gen)
+        args: list[Args] = [(x, indices), (x, np.maximum(indices, 0).astype(np.uint8))]
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices)]
+
+    return Record(
+        f"gather {case.name} {mode}",
+        lambda x, i: lax.gather(x, i, ours, case.sizes, mode=mode, fill_value=1),
+        lambda x, i: jax_lax.gather(x, i, theirs, case.sizes, mode=mode, fill_value=1),
+        ALL,
+        samples,
+        samples,
+    )
+
+
+def record_scatter(case: Case, mode: str) -> Record:
+    ours, theirs = case.scatter(lax), case.scatter(jax_lax)
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        indices = gen.integers(-2, 5, case.indices).astype(np.int32)
+        x, updates = whole(case.operand, dtype, gen), whole(case.result(), dtype, gen)
+        return [(x, indices, updates), (x, indices.astype(np.int8), updates), (Weak(x), indices, updates)]
+
+    return Record(
+        f"scatter_add {case.name} {mode}",
+        lambda x, i, u: lax.scatter_add(x, i, u, ours, mode=mode),
+        lambda x, i, u: jax_lax.scatter_add(x, i, u, theirs, mode=mode),
+        ALL[1:],
+        samples,
+        samples,
+    )
+
+
+RECORDS: Final = (
+    *[record_gather(case, mode) for case in CASES for mode in MODES],
+    # (with empty index vectors XLA forgets all but one of the updates)
+    *[record_scatter(case, mode) for case in CASES for mode in MODES if case.index_map],
+)
+FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] in FEW], ids=case_id)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int32, dtypes.float32)], ids=case_id
+)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.float64, dtypes.complex64)], ids=case_id
+)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_dimension_numbers(data: st.DataObject) -> None:
+    """Against the definition, element by element."""
+    shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3), "operand")
+    axes = data.draw(st.permutations(range(len(shape))), "axes")
+    index_map = axes[: data.draw(st.integers(0, len(axes)), "indexed")]
+    sizes = [data.draw(st.integers(1, n), "size") for n in shape]
+    collapsed = [d for d, n in enumerate(sizes) if n == 1 and data.draw(st.booleans(), "collapsed")]
+    count = data.draw(st.lists(st.integers(1, 2), max_size=2), "count")
+    kept = [d for d in range(len(shape)) if d not in collapsed]
+    ndim = len(count) + len(kept)
+    offset = sorted(data.draw(st.permutations(range(ndim)))[: len(kept)])
+    starts = data.draw(
+        st.lists(st.integers(0, 2), min_size=int(np.prod(count)) * len(index_map), max_size=99), "starts"
+    )
+    indices = np.array(starts[: int(np.prod(count)) * len(index_map)], np.int32).reshape(*count, len(index_map))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+    out = to_numpy(lax.gather(x, indices, GatherDimensionNumbers(offset, collapsed, index_map), sizes, mode="clip"))
+    for place in np.ndindex(out.shape):
+        window = iter([p for i, p in enumerate(place) if i in offset])
+        vector = indices[tuple([p for i, p in enumerate(place) if i not in offset])]
+        source = []
+        for d, (n, size) in enumerate(zip(shape, sizes, strict=True)):
+            start = min(int(vector[index_map.index(d)]), n - size) if d in index_map else 0
+            source.append(start + (next(window) if d in kept else 0))
+        assert out[place] == x[tuple(source)]
+
+
+# ------------------------------------------------------------------ out of bounds
+
+ROWS: Final = GatherDimensionNumbers((1,), (0,), (0,))
+JAX_ROWS: Final = jax_lax.GatherDimensionNumbers((1,), (0,), (0,))
+INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))
+JAX_INTO_ROWS: Final = jax_lax.ScatterDimensionNumbers((1,), (0,), (0,))
+X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
+FAR: Final = np.array([[-(2**31)], [-1], [0], [2], [3], [2**31 - 1]], np.int32)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "drop", "promise_in_bounds", None])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_, np.complex64, ml_dtypes.bfloat16])
+def test_out_of_bounds(dtype: type[np.generic], mode: str | None) -> None:
+    x = X.astype(dtype)
+    indices = FAR[2:4] if mode == "promise_in_bounds" else FAR
+    wide = np.complex64
+    out, want = lax.gather(x, indices, ROWS, (1, 4), mode=mode), jax_lax.gather(x, indices, JAX_ROWS, (1, 4), mode=mode)
+    np.testing.assert_array_equal(to_numpy(out).astype(wide), np.asarray(want).astype(wide))
+    if dtype is not np.bool_:
+        updates = np.ones((len(indices), 4), dtype)
+        out = lax.scatter_add(x, indices, updates, INTO_ROWS, mode=mode)
+        np.testing.assert_array_equal(
+            to_numpy(out), np.asarray(jax_lax.scatter_add(x, indices, updates, JAX_INTO_ROWS, mode=mode))
+        )
+
+
+def test_fill_value_and_its_tangent() -> None:
+    out = lax.gather(X, FAR[:2], ROWS, (1, 4), mode="fill", fill_value=7)
+    assert out.tolist() == [[7.0] * 4] * 2
+    _, t = fx.jvp(lambda x: lax.gather(x, FAR, ROWS, (1, 4), mode="fill"), (X,), (X,))
+    _, want = jax.jvp(lambda x: jax_lax.gather(x, FAR, JAX_ROWS, (1, 4), mode="fill"), (X,), (X,))
+    np.testing.assert_array_equal(to_numpy(t), np.asarray(want))
+
+
+def test_64_bit_indices() -> None:
+    far = from_numpy(np.array([[2**63], [1]], np.uint64), dtypes.uint64)
+    out = to_numpy(lax.gather(X, far, ROWS, (1, 4), mode="fill"))
+    np.testing.assert_array_equal(out, [[np.nan] * 4, X[1]])
+
+
+def test_a_window_partly_out_of_bounds_counts_as_outside() -> None:
+    numbers = GatherDimensionNumbers((1, 2), (), (0,))
+    assert np.isnan(to_numpy(lax.gather(X, np.array([[2]]), numbers, (2, 4), mode="fill"))).all()
+    assert lax.gather(X, np.array([[2]]), numbers, (2, 4), mode="clip").tolist() == [X[1:].tolist()]
+    into = ScatterDimensionNumbers((1, 2), (), (0,))
+    assert lax.scatter_add(X, np.array([[2]]), np.ones((1, 2, 4), np.float32), into).tolist() == X.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, ml_dtypes.int4, ml_dtypes.bfloat16, np.float16, np.complex64])
+def test_updates_of_one_place_are_all_added(dtype: type[np.generic]) -> None:
+    x, i, u = np.zeros((3, 4), dtype), np.zeros((6, 1), np.int32), np.full((6, 4), 3).astype(dtype)
+    out, want = lax.scatter_add(x, i, u, INTO_ROWS), jax_lax.scatter_add(x, i, u, JAX_INTO_ROWS)
+    np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
+
+
+# ------------------------------------------------------------------ what is printed, bad input
+
+
+def test_programs_read_as_jaxs() -> None:
+    for options in ({}, {"mode": "clip"}, {"mode": "fill"}, {"unique_indices": True, "indices_are_sorted": True}):
+        kwargs: Mapping[str, Any] = options
+        ours = fx.make_jaxpr(lambda x, i, k=kwargs: lax.gather(x, i, ROWS, (1, 4), **k))(X, FAR)
+        want = jax.make_jaxpr(lambda x, i, k=kwargs: jax_lax.gather(x, i, JAX_ROWS, (1, 4), **k))(X, FAR)
+        assert ours.jaxpr.text(style="jax") == str(want)
+
+
+def test_dimension_numbers_are_values() -> None:
+    assert GatherDimensionNumbers([1], [0], [np.int64(0)]) == ROWS
+    assert hash(GatherDimensionNumbers([1], [0], [0])) == hash(ROWS)
+    assert set(asdict(ROWS)) == set(JAX_ROWS._fields)
+
+
+INDICES: Final = np.array([[0], [1]], np.int32)
+U: Final = np.ones((2, 4), np.float32)
+
+
+def gather(offset: Axes, collapsed: Axes, index_map: Axes, sizes: Axes, *batch: Axes, indices: Any = INDICES) -> object:
+    return lax.gather(X, indices, GatherDimensionNumbers(offset, collapsed, index_map, *batch), sizes)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (TypeError, "gather indices integers", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.ones((2, 1)))),
+        (TypeError, "gather last axis", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.int32(0))),
+        (TypeError, "gather start_index_map (0, 1)", lambda: gather((1,), (0,), (0, 1), (1, 4))),
+        (TypeError, "gather index map (7,)", lambda: gather((1,), (0,), (7,), (1, 4))),
+        (TypeError, "gather collapsed (4,)", lambda: gather((1,), (4,), (0,), (1, 4))),
+        (TypeError, "gather slice_sizes (1,)", lambda: gather((1,), (0,), (0,), (1,))),
+        (TypeError, "gather axis 1 (1, 5)", lambda: gather((1,), (0,), (0,), (1, 5))),
+        (TypeError, "gather axis 0 (2, 4)", lambda: gather((1,), (0,), (0,), (2, 4))),
+        (ValueError, "gather slice_sizes negative", lambda: gather((1,), (0,), (0,), (1, -1))),
+        (TypeError, "gather offset_dims (1, 1)", lambda: gather((1, 1), (), (0,), (1, 4))),
+        (TypeError, "gather offset_dims (5,)", lambda: gather((5,), (0,), (0,), (1, 4))),
+        (TypeError, "gather offset_dims ()", lambda: gather((), (0,), (0,), (1, 4))),
+        (TypeError, "gather operand batching (0,)", lambda: gather((1,), (), (0,), (1, 4), (0,), (0,))),
+        (TypeError, "gather batching equal", lambda: gather((), (1,), (1,), (1, 1), (0,), (0,))),
+        (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # what is tested
+        (ValueError, "gather mode 'wrap'", lambda: lax.gather(X, INDICES, ROWS, (1, 4), mode="wrap")),
+        (TypeError, "scatter_add one dtype", lambda: lax.scatter_add(X, INDICES, U.astype(np.int32), INTO_ROWS)),
+        (TypeError, "scatter_add bool", lambda: lax.scatter_add(X > 1, INDICES, U > 0, INTO_ROWS)),
+        (TypeError, "scatter_add updates", lambda: lax.scatter_add(X, INDICES, U[:1], INTO_ROWS)),
+        (TypeError, "scatter_add axis 1", lambda: lax.scatter_add(X, INDICES, np.ones((2, 5), np.float32), INTO_ROWS)),
+        (
+            TypeError,
+            "scatter_add update_window_dims (3,)",
+            lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((3,), (0,), (0,))),
+        ),
+        (
+            TypeError,
+            "scatter_add inserted_window_dims ()",
+            lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((1,), (), (0,))),
+        ),
+        (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # as above
+        (ValueError, "scatter_add mode", lambda: lax.scatter_add(X, INDICES, U, INTO_ROWS, mode="wrap")),
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)
