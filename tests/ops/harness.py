@@ -18,6 +18,7 @@ its default dtype there is nothing to compare with. All tolerances stand in `ULP
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ import numpy as np
 from attrs import frozen
 from jax._src.lax import lax as jax_lax
 
+import tracefx as fx
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -236,6 +238,8 @@ ULPS: Final[Mapping[str, Ulps]] = {
 }
 DERIVATIVE: Final = Ulps(64, 64, 64)
 """For tangents and cotangents, computed by different but equal formulas."""
+TWICE: Final = Ulps(512, 512, 512)
+"""For tangents of those, whose terms cancel."""
 
 
 def ulps_of(name: str) -> Ulps:
@@ -304,8 +308,27 @@ def evaluated(record: Record, args: Args) -> Array:
 
 def agrees_with_jax(record: Record, args: Args) -> None:
     """Value, shape, dtype and weak type are JAX's."""
+    _is_jaxs(record, args, record.oracle(*map(theirs, args)))
+
+
+def all_agree_with_jax(record: Record, samples: Sequence[Args]) -> None:
+    """`agrees_with_jax` of each of the samples, which JAX compiles at one go."""
+    wanted = jax.jit(lambda given: [record.oracle(*args) for args in given])([list(map(theirs, s)) for s in samples])
+    for args, want in zip(samples, wanted, strict=True):
+        _is_jaxs(record, args, want)
+
+
+def all_compile_as_they_evaluate(record: Record, samples: Sequence[Args]) -> None:
+    """Compiled, at one go, the operation gives what it gives eagerly, in type and up to its tolerance in value."""
+    compiled = fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(passed, s)) for s in samples])
+    for args, got in zip(samples, compiled, strict=True):
+        want, what = evaluated(record, args), f"compiled {record.name} of {shown(args)}"
+        assert got.aval == want.aval, f"{what}: type {got.aval!r}, evaluated {want.aval!r}"
+        assert_close(to_numpy(got), to_numpy(want), ulps_of(record.name), what)
+
+
+def _is_jaxs(record: Record, args: Args, want: jax.Array) -> None:
     out = evaluated(record, args)
-    want = record.oracle(*map(theirs, args))
     what = f"{record.name} of {shown(args)}"
     assert repr(out.aval) == repr(aval_of(want)), f"{what}: type {out.aval!r}, JAX has {aval_of(want)!r}"
     assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
@@ -368,7 +391,8 @@ def pushes_as_jax(record: Record, args: Args) -> None:
         ts = {i: tangent_of(args[i], gen) for i in chosen}
         out, t = push(record.ours, list(map(mine, args)), {i: _like(t, mine(args[i])) for i, t in ts.items()})
         xs = [theirs(args[i]) for i in chosen]
-        want, want_t = jax.jvp(_oracle_of(record, args, chosen), xs, [_jax_like(t, args[i]) for i, t in ts.items()])
+        jax_push = jax.jit(functools.partial(jax.jvp, _oracle_of(record, args, chosen)))
+        want, want_t = jax_push(xs, [_jax_like(t, args[i]) for i, t in ts.items()])
         what = f"jvp of {record.name} of {shown(args)} at {chosen}"
         assert out.aval == evaluated(record, args).aval, what
         assert t.aval == out.aval.tangent(), f"{what}: tangent {t.aval!r} of {out.aval!r}"
@@ -473,11 +497,11 @@ def differentiates_twice(record: Record, args: Args) -> None:
             return out
 
         if t.aval.dtype != dtypes.float0:
-            _, want = jax.jvp(jax_first, xs, jax_ts)
+            _, want = jax.jit(functools.partial(jax.jvp, jax_first))(xs, jax_ts)
             assert_close(
                 dense(t),
                 np.asarray(want),
-                DERIVATIVE,
+                TWICE,
                 f"second derivative of {record.name} of {shown(args)} at {chosen}",
             )
 
