@@ -183,7 +183,7 @@ def test_under_a_transformation_the_function_is_called_with_tracers() -> None:
     fx.grad(watched)(2.0, 10.0)
     a, b = seen
     assert isinstance(a, Tracer)
-    assert float(a) == 2.0, "a tracer of differentiation has a value"
+    assert int(a) == 2, "a tracer of differentiation has a value"
     assert type(b) is float
     seen.clear()
     fx.jit(watched)(2.0, 10.0)

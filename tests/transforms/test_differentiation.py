@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
 import pytest
-from attrs import field, frozen
-from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.handlers.stacks import Count
 from tests.transforms.oracle import Case, agree, same
-from tracefx.core.handler import Handler, current, handling
-from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
+from tracefx.core.handler import current, handling
+from tracefx.lax import stop_gradient
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], np.float32)
@@ -188,26 +184,6 @@ def test_64_bits_where_asked_for(asked: bool) -> None:
 # ------------------------------------------------------------------ work done
 
 
-@final
-@frozen(eq=False)
-class Count(Handler):
-    """Counts the operations that come by, and hands them on."""
-
-    title = "counting"
-    inner: Handler
-    seen: Counter[str] = field(factory=Counter, init=False)
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        self.seen[prim.name] += 1
-        return self.inner.bind(prim, args)
-
-
 def wave(x: Any) -> Any:
     return fnp.exp(fnp.sin(x)) * fnp.cos(x)
 
@@ -290,3 +266,37 @@ def test_jvp_of_integer_and_float_tangents_for_integers() -> None:
     """float0 is the tangent of an integer; anything else is refused."""
     with pytest.raises(TypeError, match=r"jvp.*float0\[3\] is needed, got f32\[3\]"):
         fx.jvp(lambda i: i, (I,), (X,))
+
+
+# ------------------------------------------------------------------ numbers that would lose their derivative
+
+LOSSES: Final[dict[str, Any]] = {
+    "numpy": lambda x: np.sin(x),
+    "asarray": lambda x: np.asarray(x) * x,
+    "float": lambda x: float(x) * x,
+    "complex": lambda x: complex(x).real * x,
+    "item": lambda x: x.item() * x,
+    "tolist": lambda x: x.tolist() * x,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("transform", [fx.grad, fx.jacfwd, lambda f: lambda x: fx.jvp(f, (x,), (x,))])
+def test_a_derivative_is_never_lost_silently(name: str, transform: Any) -> None:
+    with pytest.raises(TypeError, match=r"was asked of JVPTracer\(f32\[\].* at .*: it would have no derivative"):
+        transform(LOSSES[name])(np.float32(2.0))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_is_not_differentiated_has_its_numbers(name: str) -> None:
+    """Not the value behind `stop_gradient`, nor an argument that is not among the argnums."""
+    stopped = fx.grad(lambda x: x * LOSSES[name](stop_gradient(x)))(np.float32(2.0))
+    assert float(stopped) == float(LOSSES[name](fnp.asarray(np.float32(2.0))))
+    assert float(fx.grad(lambda x, y: x * LOSSES[name](y))(np.float32(1.0), fnp.asarray(np.float32(2.0)))) == float(
+        stopped
+    )
+
+
+@pytest.mark.parametrize("convert", [bool, int])
+def test_what_is_piecewise_constant_may_steer_the_program(convert: Any) -> None:
+    agree(lambda F, N: F.grad(lambda x: x * convert(x))(2.5))

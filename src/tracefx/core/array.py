@@ -157,7 +157,7 @@ class Array:
         return bool(self.concrete(TracerBoolConversionError))
 
     def __int__(self) -> int:
-        return int(self.concrete(ConcretizationError).item())
+        return int(self.concrete(TracerIntegerConversionError).item())
 
     def __float__(self) -> float:
         return float(self.concrete(ConcretizationError).item())

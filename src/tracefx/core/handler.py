@@ -80,7 +80,10 @@ class Tracer(Array):
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        raise error(f"{self} has a type but no value here: {self.handler.title} traces without numbers")
+        raise error(
+            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, has a type but no value of its own: "
+            f"{self.handler.title} traces without numbers"
+        )
 
     @override
     def __repr__(self) -> str:
@@ -204,12 +207,17 @@ def require_home(tracer: Tracer, where: str) -> None:
         raise escaped(tracer, handler, where)
 
 
+def at_origin(origin: Origin) -> str:
+    """Where a tracer comes from, to follow the name of what made it."""
+    return f", as {origin}," if isinstance(origin, str) else at(origin)
+
+
 def escaped(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
     """The error for a tracer whose handler is not on the chain of the one that met it."""
-    home, origin = tracer.handler, tracer.origin
-    made = f", as {origin}," if isinstance(origin, str) else at(origin)
+    home = tracer.handler
+    made = f"{home.title}{at_origin(tracer.origin)}"
     message = (
-        f"{type(tracer).__name__}({tracer.aval}) was made by {home.title}{made} and turned up {where}, where "
+        f"{type(tracer).__name__}({tracer.aval}) was made by {made} and turned up {where}, where "
         f"the handlers are {' on '.join(h.title for h in handler.chain())}. "
     )
     if home.thread != threading.get_ident():

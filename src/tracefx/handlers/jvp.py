@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, final
 
 from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
+from tracefx.core.errors import (
+    ConcretizationError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, under
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
 from tracefx.core.source import here
 from tracefx.core.values import Value
+
+_FLAT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
+"""Conversions that are piecewise constant, so their derivative is zero: a program may depend on them."""
+_LOSSES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
+    {TracerArrayConversionError: "a NumPy array"}
+)
 
 
 @final
@@ -36,6 +48,12 @@ class JVPTracer(Tracer):
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        if error not in _FLAT:
+            raise error(
+                f"{_LOSSES.get(error, 'a Python number')} was asked of JVPTracer({self.aval}), made by differentiation"
+                f"{at_origin(self.origin)}: it would have no derivative. Use the functions of tracefx.numpy, or "
+                "tracefx.lax.stop_gradient(x) if the derivative is to be zero"
+            )
         return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete(error)
 
     @override
