@@ -124,8 +124,12 @@ class Recording(Handler):
             return under(self, prim, args)
         inputs = tuple([a.binder if type(a) is StageTracer and a.handler is self else self.atom(a) for a in args])
         avals = prim.abstract_eval(*[i.aval for i in inputs])
-        outs = tuple([Var(next(self.indices), a) for a in avals])
         source = here()
+        if len(avals) == 1:  # nearly all operations
+            var = Var(next(self.indices), avals[0])
+            self.eqns.append(Eqn(prim, inputs, (var,), source))
+            return [StageTracer(self, var, source)]
+        outs = tuple([Var(next(self.indices), a) for a in avals])
         self.eqns.append(Eqn(prim, inputs, outs, source))
         return [StageTracer(self, v, source) for v in outs]
 
