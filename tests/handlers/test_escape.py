@@ -14,8 +14,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.handlers.stacks import Count, Identity
 from tracefx.core.errors import EscapedTracerError
-from tracefx.core.handler import ROOT, current
+from tracefx.core.handler import ROOT, current, handling
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -288,27 +289,31 @@ def test_threads_side_by_side_never_see_each_other() -> None:
 
 
 def test_tasks_side_by_side_never_see_each_other() -> None:
-    """A task suspended inside a handler leaves the others at theirs."""
-    seen: dict[str, list[str]] = {}
+    """Tasks suspended inside handlers of their own, in turns."""
 
-    async def work(name: str, f: Callable[[Any], Any]) -> Any:
-        await asyncio.sleep(0)
-        seen[name] = [h.title for h in current().chain()]
-        out = f(X)
-        await asyncio.sleep(0)
-        return np.asarray(out)
+    async def work(handler: Count | Identity, turns: list[str]) -> tuple[list[str], Any]:
+        with handling(handler):
+            for _ in range(3):
+                turns.append(handler.title)
+                await asyncio.sleep(0)
+                assert current() is handler
+                fnp.sin(X)
+            out = fx.vmap(fx.grad(fnp.sin))(X)
+            chain = [h.title for h in current().chain()]
+        assert current() is ROOT
+        return chain, np.asarray(out)
 
-    async def both() -> Any:
-        def inside(x: Any) -> Any:
-            return fnp.sin(x)
+    async def both() -> None:
+        turns: list[str] = []
+        count, identity = Count(ROOT), Identity(ROOT)
+        a, b = await asyncio.gather(work(count, turns), work(identity, turns))
+        assert turns == ["counting", "identity"] * 3, "they took turns"
+        assert (a[0], b[0]) == (["counting", "evaluation"], ["identity", "evaluation"])
+        np.testing.assert_array_equal(a[1], b[1])
+        assert count.seen["sin"] == 3 + 1
 
-        from_jit = asyncio.create_task(work("a", fx.jit(inside)))
-        from_vmap = asyncio.create_task(work("b", fx.vmap(inside)))
-        return await asyncio.gather(from_jit, from_vmap)
-
-    a, b = asyncio.run(both())
-    np.testing.assert_allclose(a, b, rtol=1e-6)
-    assert seen == {"a": ["evaluation"], "b": ["evaluation"]}
+    asyncio.run(both())
+    assert current() is ROOT
 
 
 # ------------------------------------------------------------------ staging everything

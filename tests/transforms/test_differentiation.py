@@ -290,11 +290,10 @@ def test_a_derivative_is_never_lost_silently(name: str, transform: Any) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_what_is_not_differentiated_has_its_numbers(name: str) -> None:
     """Not the value behind `stop_gradient`, nor an argument that is not among the argnums."""
+    two = fnp.asarray(np.float32(2.0))
     stopped = fx.grad(lambda x: x * LOSSES[name](stop_gradient(x)))(np.float32(2.0))
-    assert float(stopped) == float(LOSSES[name](fnp.asarray(np.float32(2.0))))
-    assert float(fx.grad(lambda x, y: x * LOSSES[name](y))(np.float32(1.0), fnp.asarray(np.float32(2.0)))) == float(
-        stopped
-    )
+    assert float(stopped) == float(LOSSES[name](two))
+    assert float(fx.grad(lambda x, y: x * LOSSES[name](y))(np.float32(1.0), two)) == float(stopped)
 
 
 @pytest.mark.parametrize("convert", [bool, int])
