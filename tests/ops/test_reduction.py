@@ -183,6 +183,24 @@ def test_narrow_floats_are_added_in_wider_ones() -> None:
     assert abs(float(lax.reduce_prod(y, (0,))) - 1.0078125**64) < 0.01
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=str)
+def test_sums_of_8_bit_floats_round_once(dtype: DType) -> None:
+    x = np.full(16, 1.125).astype(dtype)
+    assert float(lax.reduce_sum(x, (0,))) == float(jax_lax.reduce_sum(x, (0,)))
+
+
+def test_a_lone_negative_zero_is_its_own_sum() -> None:
+    x = np.array([[-0.0], [1.0]], np.float32)
+    for out in (lax.reduce_sum(x, (1,)), fx.jit(lambda x: lax.reduce_sum(x, (1,)))(x), jax_lax.reduce_sum(x, (1,))):
+        assert np.signbit(np.asarray(out)).tolist() == [True, False]
+
+
+def test_sums_of_booleans_are_refused_over_no_axes_too() -> None:
+    for axes in ((), (0,)):
+        with pytest.raises(TypeError, match="reduce_sum takes numbers"):
+            lax.reduce_sum(np.ones(2, bool), axes)
+
+
 # ------------------------------------------------------------------ derivatives at special points
 
 

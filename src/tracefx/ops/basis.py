@@ -329,8 +329,10 @@ class ReduceSum(LinearOperation):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        wide = np.float32 if x.dtype in _NARROW_FLOATS else x.dtype
-        total: NDArray = np.sum(x, axis=self.axes, dtype=wide)
+        narrow = dtypes.is_float(x.dtype) and x.dtype.itemsize < 4
+        total: NDArray = np.sum(x, axis=self.axes, dtype=np.float32 if narrow else x.dtype)
+        if total.size == x.size:  # a lone -0.0 is its own sum, where NumPy adds it to 0.0
+            return x.reshape(total.shape)
         return total.astype(x.dtype)
 
     @override
@@ -351,7 +353,6 @@ class ReduceSum(LinearOperation):
 
 
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
-_NARROW_FLOATS: Final = frozenset({dtypes.float16, dtypes.bfloat16})
 
 
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -360,4 +361,8 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
     >>> reduce_sum(np.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)
     """
-    return bind1(ReduceSum(tuple(axes)), operand) if axes else as_array(operand)
+    if axes:
+        return bind1(ReduceSum(tuple(axes)), operand)
+    x = as_array(operand)
+    _SUMMABLE.require("reduce_sum", x.aval)
+    return x

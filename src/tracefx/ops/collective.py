@@ -237,7 +237,7 @@ def axes_in_scope(name: str, axis_name: AxisName) -> tuple[Names, tuple[int, ...
 def one_axis(name: str, axis_name: AxisName) -> tuple[Hashable, int]:
     names, sizes = axes_in_scope(name, axis_name)
     if len(names) != 1:
-        raise NotImplementedError(f"{name} works along one axis, got axis_name {axis_name!r}")
+        raise ValueError(f"{name}: axis_name must be the name of one axis, got {axis_name!r}")
     return names[0], sizes[0]
 
 
