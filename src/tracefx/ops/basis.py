@@ -349,7 +349,13 @@ class ReduceSum(LinearOperation):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        return stablehlo.reduce(builder, "stablehlo.add", operands[0], 0, self.axes)
+        (x,) = operands
+        if not dtypes.is_float(out.dtype) or out.dtype.itemsize > 1:
+            return stablehlo.reduce(builder, "stablehlo.add", x, 0, self.axes)
+        # XLA would round 8-bit floats at every step, where wider ones are added in float32.
+        (wide,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=dtypes.float32)])
+        total = stablehlo.reduce(builder, "stablehlo.add", wide, 0, self.axes)
+        return builder.emit("stablehlo.convert", [total], [out])[0]
 
 
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
