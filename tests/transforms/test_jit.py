@@ -124,7 +124,7 @@ SAME: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]] = {
     "float64, narrowed": ((X,), (X.astype(np.float64),)),
 }
 OTHER: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]]] = {
-    "shape": ((X,), (X[:2],), r"leaf 0 of the arguments was f32\[3\] and is f32\[2\]"),
+    "shape": ((X,), (X[:2],), r"the argument `args\[0\]` of Traced was f32\[3\] and is f32\[2\]"),
     "rank": ((X,), (X[None],), r"was f32\[3\] and is f32\[1,3\]"),
     "dtype": ((X,), (I,), r"was f32\[3\] and is i32\[3\]"),
     "weak type": ((np.float32(1),), (1.0,), r"was f32\[\] and is f32\[\]\*"),
@@ -195,7 +195,7 @@ def test_static_values_compare_by_type_and_bits(first: object, second: object, e
     if not equal:
         fresh = fx.jit(lambda x, n: x, static_argnums=1)
         fresh(X, first)
-        assert "the static arguments were" in fresh.explain_retrace(X, second)
+        assert f"the static argument 1 was {first!r} and is {second!r}" in fresh.explain_retrace(X, second)
 
 
 def test_positional_and_keyword_static_give_the_same_result() -> None:
@@ -445,6 +445,9 @@ def test_methods() -> None:
     np.testing.assert_array_equal(np.asarray(Model.double(X)), X * 2)
     np.testing.assert_array_equal(np.asarray(Model.apply(b, X)), X * 3 + 1)
     assert (a.traces, b.traces) == (2, 1)
+    assert a.apply.explain_retrace(X) == "apply has a trace for these arguments"
+    assert "the argument `x` of apply was f32[3] and is i32[3]" in a.apply.explain_retrace(I)
+    assert a.apply.eval_shape(M) == fx.ShapeDtypeStruct((2, 3), "float32")
     bound: Any = a.apply
     assert (bound.__name__, bound.__doc__) == ("apply", "Scaled.")
     assert "stablehlo" in a.apply.lower(X).as_text()

@@ -71,7 +71,7 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
 
 
 def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
-    """Leaf number `i` of `tree` as a value; a `TypeError` if it is no array, or a tracer that has escaped, says where in `what` it is."""
+    """Leaf number `i` of `tree` as a value; where in `what` it is, if it is no array or has escaped, says the error."""
     if isinstance(leaf, Tracer):
         require_home(leaf, f"in {what}")
     if is_arraylike(leaf):

@@ -174,6 +174,10 @@ class Jitted(Generic[P, R]):
         """What messages call the traced leaves of a call with `count` positional arguments."""
         return argument_names(self._fun, self._name, *dynamic, self._static.dynamic_places(count))
 
+    def _leaf_names(self, key: Signature) -> list[str]:
+        args, kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
+        return self._arguments((args, kwargs), len(args) + sum(isinstance(s.place, int) for s in key.statics))
+
     def _require_arrays(self, leaves: Sequence[object], dynamic: Dynamic, count: int) -> None:
         """A better `TypeError` for a leaf that is no array than those who know nothing of arguments can give."""
         for i, leaf in enumerate(leaves):
@@ -210,9 +214,8 @@ class Jitted(Generic[P, R]):
         def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> list[Value]:
             values, given = self._flatten(call_args, call_kwargs)
             if given != key:
-                raise TypeError(
-                    f"the compiled {self._name} was called with arguments of another kind: {_difference(key, given)}"
-                )
+                difference = key.difference(given, self._leaf_names(key))
+                raise TypeError(f"the compiled {self._name} was called with arguments of another kind: {difference}")
             return values
 
         donated = self._donated(key, args, len(traced.consts))
@@ -239,7 +242,7 @@ class Jitted(Generic[P, R]):
             return f"{self._name} has a trace for these arguments"
         if not kept:
             return f"{self._name} has not been traced yet"
-        differences = [_difference(k, key) for k in kept]
+        differences = [k.difference(key, self._leaf_names(k)) for k in kept]
         return f"{self._name} would be traced anew: {min(differences, key=len)}"
 
     def clear_cache(self) -> None:
@@ -289,29 +292,18 @@ class BoundJitted(Generic[P, R]):
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[..., R]:
         return self._jitted.lower(self.__self__, *args, **kwargs)
 
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self._jitted.eval_shape(self.__self__, *args, **kwargs)
+
+    def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        return self._jitted.explain_retrace(self.__self__, *args, **kwargs)
+
     def clear_cache(self) -> None:
         self._jitted.clear_cache()
 
     @override
     def __repr__(self) -> str:
         return f"<bound {self._jitted!r} of {self.__self__!r}>"
-
-
-def _difference(old: Signature, new: Signature) -> str:
-    """What differs between two keys of traces, in words."""
-    parts = []
-    if old.in_tree != new.in_tree:
-        parts.append(f"the structure of the arguments was {old.in_tree} and is {new.in_tree}")
-    else:
-        changed = [(i, a, b) for i, (a, b) in enumerate(zip(old.avals, new.avals, strict=True)) if a != b]
-        parts += [f"leaf {i} of the arguments was {a!r} and is {b!r}" for i, a, b in changed]
-    if old.statics != new.statics:
-        parts.append(f"the static arguments were {old.statics} and are {new.statics}")
-    if old.x64 != new.x64:
-        parts.append(f"enable_x64 was {old.x64} and is {new.x64}")
-    if old.axes != new.axes:
-        parts.append(f"the named axes in scope were {dict(old.axes)} and are {dict(new.axes)}")
-    return "; ".join(parts)
 
 
 @overload

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias, TypeVar, final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tracefx.core.equality import strict
 from tracefx.transforms.arguments import name_of
 
 R = TypeVar("R")
 Dynamic: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@final
+@frozen
+class Static:
+    """A static argument of a call. Equal to another if type and content agree, floats by their bits."""
+
+    place: int | str
+    value: Any = field(eq=strict)
 
 
 @final
@@ -54,25 +63,22 @@ class StaticArguments:
         all_names = {*names} | {by_position[i] for i in places if i < count and by_position[i] in by_keyword}
         return cls(tuple(sorted(all_places)), tuple(sorted(all_names)))
 
-    def split(self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Dynamic, Hashable]:
-        """The traced arguments, and a key of the static ones."""
+    def split(self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Dynamic, tuple[Static, ...]]:
+        """The traced arguments, and the static ones."""
         if not self.numbers and not self.names:
-            return (args, kwargs), None
-        static: list[tuple[int | str, Any]] = [(i, args[i]) for i in self.numbers if i < len(args)]
-        static += [(name, kwargs[name]) for name in self.names if name in kwargs]
-        keys = []
-        for place, value in static:
-            key = strict(value)
+            return (args, kwargs), ()
+        statics = [Static(i, args[i]) for i in self.numbers if i < len(args)]
+        statics += [Static(name, kwargs[name]) for name in self.names if name in kwargs]
+        for static in statics:
             try:
-                hash(key)
+                hash(static)
             except TypeError as error:
                 raise ValueError(
-                    f"{where}: the static argument {place!r} must be hashable, since a program is traced for each of "
-                    f"its values, but {value!r} of type {type(value).__name__} is not"
+                    f"{where}: the static argument {static.place!r} must be hashable, since a program is traced for "
+                    f"each of its values, but {static.value!r} of type {type(static.value).__name__} is not"
                 ) from error
-            keys.append((place, key))
         dynamic_args = tuple([args[i] for i in self.dynamic_places(len(args))])
-        return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(keys)
+        return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(statics)
 
     def dynamic_places(self, count: int) -> list[int]:
         """The positions of the traced ones among `count` positional arguments."""

@@ -17,6 +17,7 @@ from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.stage import stage
 from tracefx.transforms.arguments import flatten_values, name_of, to_arrays
+from tracefx.transforms.statics import Static
 
 
 @final
@@ -43,12 +44,35 @@ class Signature(NamedTuple):
 
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]
-    statics: Hashable
+    statics: tuple[Static, ...]
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
 
+    def difference(self, new: Signature, names: Sequence[str]) -> str:
+        """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
+        parts = []
+        if self.in_tree != new.in_tree:
+            parts.append(f"the structure of the arguments was {self.in_tree} and is {new.in_tree}")
+        else:
+            leaves = zip(names, self.avals, new.avals, strict=True)
+            parts += [f"{name} was {a!r} and is {b!r}" for name, a, b in leaves if a != b]
+        if [s.place for s in self.statics] != [s.place for s in new.statics]:
+            parts.append(f"the static arguments were {_places(self.statics)} and are {_places(new.statics)}")
+        else:
+            pairs = zip(self.statics, new.statics, strict=True)
+            parts += [f"the static argument {a.place!r} was {a.value!r} and is {b.value!r}" for a, b in pairs if a != b]
+        if self.x64 != new.x64:
+            parts.append(f"enable_x64 was {self.x64} and is {new.x64}")
+        if self.axes != new.axes:
+            parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
+        return "; ".join(parts)
 
-def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: Hashable) -> Signature:
+
+def _places(statics: Sequence[Static]) -> str:
+    return ", ".join(repr(s.place) for s in statics) or "none"
+
+
+def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: tuple[Static, ...]) -> Signature:
     axes = current().axes
     return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()) if axes else ())
 
