@@ -71,7 +71,10 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
 
 
 def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
-    """Leaf number `i` of `tree` as a value; where in `what` it is, if it is no array or has escaped, says the error."""
+    """Leaf number `i` of `tree` as a value.
+
+    `TypeError` if it is no array, `EscapedTracerError` if its transformation is not in force here.
+    """
     if isinstance(leaf, Tracer):
         require_home(leaf, f"in {what}")
     if is_arraylike(leaf):
