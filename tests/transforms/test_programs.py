@@ -18,7 +18,7 @@ from tests.transforms.programs import Stacked, stacked
 from tracefx.core.check import check_jaxpr
 
 FEW: Final = settings(
-    max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 
