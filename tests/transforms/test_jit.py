@@ -6,7 +6,7 @@ import functools
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
@@ -15,7 +15,9 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.transforms.oracle import Case, agree
+from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import float0
+from tracefx.xla import backend as xla_backend
 from tracefx.xla.backend import XlaBackend
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -94,7 +96,7 @@ class Traced:
 
 
 @pytest.fixture
-def lowered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs lowered."""
     names: list[str] = []
     lower = XlaBackend.lower
@@ -104,7 +106,20 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return lower(self, jaxpr, name, *rest, **kwargs)
 
     monkeypatch.setattr(XlaBackend, "lower", spied)
-    return iter([names])
+    return names
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The programs whose executable was looked up by content."""
+    looked_up: list[object] = []
+
+    def spied(jaxpr: Any) -> bytes | None:
+        looked_up.append(jaxpr)
+        return executable_key(jaxpr)
+
+    monkeypatch.setattr(xla_backend, "executable_key", spied)
+    return looked_up
 
 
 def test_traces_once() -> None:
@@ -265,30 +280,31 @@ def test_two_jits_of_a_function_share_its_traces() -> None:
     ],
     ids=["grad", "vmap", "vmap of grad", "grad of grad", "jacfwd", "jacrev", "jvp", "linearize"],
 )
-def test_transformed_calls_repeated_neither_trace_nor_compile(stack: Any, x: Any, lowered: Iterator[list[str]]) -> None:
-    names = next(lowered)
+def test_transformed_calls_repeated_neither_trace_nor_hash_nor_compile(
+    stack: Any, x: Any, lowered: list[str], keys: list[object]
+) -> None:
     f = Traced(lambda x: fnp.sin(x) * fnp.exp(x))
     g = fx.jit(f)
     run = stack(g)
     run(x)
-    traced, compiled = f.calls, len(names)
+    traced, compiled, hashed = f.calls, len(lowered), len(keys)
     assert compiled > 0
+    assert hashed > 0
     for _ in range(3):
         run(x)
         stack(g)(x)
-    assert (f.calls, len(names)) == (traced, compiled)
+    assert (f.calls, len(lowered), len(keys)) == (traced, compiled, hashed)
     assert traced == 1
 
 
-def test_equal_programs_are_compiled_once(lowered: Iterator[list[str]]) -> None:
-    names = next(lowered)
+def test_equal_programs_are_compiled_once(lowered: list[str]) -> None:
 
     def make() -> Any:
         return fx.jit(lambda x: fnp.tanh(x) * 7.25)
 
     make()(X)
     make()(X)
-    assert len(names) == 1
+    assert len(lowered) == 1
 
 
 def test_closing_over_a_tracer_traces_for_each_tracer() -> None:
@@ -326,16 +342,15 @@ def test_a_trace_that_holds_a_tracer_is_not_kept() -> None:
     assert float(f(2.0)) == 10.0
 
 
-def test_arrays_closed_over_are_arguments_of_the_program(lowered: Iterator[list[str]]) -> None:
+def test_arrays_closed_over_are_arguments_of_the_program(lowered: list[str]) -> None:
     """Programs that differ in the arrays they close over alone share an executable, and give their own results."""
-    names = next(lowered)
 
     def make(a: Any) -> Any:
         return fx.jit(lambda x: fnp.sin(x) * a * 3.5)
 
     for a in (X, X + 1):
         np.testing.assert_allclose(np.asarray(make(fnp.asarray(a))(X)), np.sin(X) * a * 3.5, rtol=1e-6)
-    assert len(names) == 1
+    assert len(lowered) == 1
 
 
 # ------------------------------------------------------------------ life and death
