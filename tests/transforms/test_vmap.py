@@ -117,7 +117,7 @@ def test_out_axes_none_for_what_differs_along_the_batch() -> None:
 
 
 def test_control_flow_on_what_is_mapped_is_refused() -> None:
-    with pytest.raises(TypeError, match="vmap"):
+    with pytest.raises(TypeError, match=rf"made by vmap at {__file__}:\d+ .* has a type but no value of its own"):
         fx.vmap(lambda x: x if x > 0 else -x)(X)
 
 
