@@ -77,6 +77,24 @@ def check(ours: object, theirs: object, *, exact: bool = False, weak: bool = Tru
         np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=relative, atol=relative)
 
 
+def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *args: npt.NDArray[Any]) -> None:
+    """Both give results of one type, or both refuse. Nothing is compiled, so this is quick."""
+    pairs = [both(a) for a in args]
+    try:
+        expected = jax.eval_shape(theirs, *[y for _, y in pairs])
+    except (TypeError, ValueError):
+        expected = None
+    try:
+        got = ours(*[x for x, _ in pairs])
+    except (TypeError, ValueError):
+        assert expected is None, f"JAX gives {expected}"
+        return
+    assert isinstance(got, Array)
+    assert isinstance(expected, jax.ShapeDtypeStruct), f"JAX refuses, but here the result is {got!r}"
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+    assert got.weak_type == expected.weak_type or got.dtype == np.bool_
+
+
 def agree(ours: Callable[[], object], theirs: Callable[[], object], *, exact: bool = False, weak: bool = True) -> None:
     """Both give the same, or both refuse."""
     try:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import both, check, i32, numbers
+from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx.core.array import Array
 
 
@@ -133,6 +133,51 @@ def test_iteration_and_unpacking() -> None:
     a, b = fnp.array([[1, 2], [3, 4]])
     assert (a.tolist(), b.tolist()) == ([1, 2], [3, 4])
     assert fx.jit(lambda x: sum(row[0] for row in x))(fnp.array([[1, 2], [3, 4]])).tolist() == 4
+
+
+# ------------------------------------------------------------------ updates
+
+
+@pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
+def test_adding_at_an_index(index: Any) -> None:
+    x, values = fnp.array(X), numbers("float32", X[index].shape)
+    expected = X.copy()
+    np.add.at(expected, index, values)
+    assert x.at[index].add(values).tolist() == expected.tolist()
+    assert fx.jit(lambda x, y: x.at[index].add(y))(x, values).tolist() == expected.tolist()
+    assert x.at[index].get().tolist() == X[index].tolist()
+    expected = X.copy()
+    np.add.at(expected, index, 2.0)
+    assert x.at[index].add(2).tolist() == expected.tolist()
+
+
+def test_updates_out_of_bounds_are_left_out() -> None:
+    (x, y), (i, j) = both(f32(np.zeros((3, 2)))), both(i32([0, -1, 5, -9, 0]))
+    check(x.at[i].add(1.0), y.at[j].add(1.0))
+    check(fx.jit(lambda x, i: x.at[i, 0].add(1.0))(x, i), y.at[j, 0].add(1.0))
+    check(x.at[7].add(1.0), y.at[7].add(1.0))
+    check(x.at[-7, 1].add(1.0), y.at[-7, 1].add(1.0))
+
+
+def test_the_gradient_of_an_update() -> None:
+    x = fnp.array(X)
+    by_x, by_y = fx.grad(lambda x, y: fnp.sum(x.at[0, 1:].add(y) ** 2), argnums=(0, 1))(x, fnp.ones(4))
+    updated = X.copy()
+    updated[0, 1:] += 1
+    assert by_x.tolist() == (2 * updated).tolist()
+    assert by_y.tolist() == (2 * updated[0, 1:]).sum(0).tolist()
+
+
+def test_updates_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="add"):
+        fnp.array(X).at[0].add(fnp.ones(3))
+    with pytest.raises(ValueError, match="do not fit"):
+        fnp.array(X).at[0].add(fnp.ones((2, 3, 4)))
+    with pytest.raises(IndexError, match="too many"):
+        fnp.array(X).at[0, 0, 0, 0].add(1)
+    wrong: Any = fnp.array(X)
+    with pytest.raises(TypeError, match="add: values"):
+        wrong.at[0].add("a")
 
 
 # ------------------------------------------------------------------ bad input

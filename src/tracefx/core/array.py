@@ -27,6 +27,24 @@ IndexPart: TypeAlias = Union["Array", NDArray, Sequence[int], int, slice, Ellips
 Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
 
 
+class Updates(Protocol):
+    """What `x.at[index]` can do: each gives a new array, since arrays never change."""
+
+    def get(self) -> Array:
+        """`x[index]`."""
+        ...
+
+    def add(self, values: ArrayLike) -> Array:
+        """`x` with `values` added at the index."""
+        ...
+
+
+class Updater(Protocol):
+    """What `x.at` is."""
+
+    def __getitem__(self, index: Index) -> Updates: ...
+
+
 class ArrayMethods(Protocol):
     """What operators and methods of arrays mean. The namespace `tracefx.numpy` is one."""
 
@@ -84,6 +102,7 @@ class ArrayMethods(Protocol):
     def argmax(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
     def argmin(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
     def getitem(self, x: Array, index: Index, /) -> Array: ...
+    def at(self, x: Array, /) -> Updater: ...
 
 
 METHODS: Final[Injected[ArrayMethods]] = Injected("the meaning of array operators")
@@ -193,6 +212,11 @@ class Array:
 
     def __getitem__(self, index: Index) -> Array:
         return METHODS.value.getitem(self, index)
+
+    @property
+    def at(self) -> Updater:
+        """`x.at[index]`: updates at an index, each of which gives a new array."""
+        return METHODS.value.at(self)
 
     def __setitem__(self, index: Index, value: object) -> NoReturn:
         raise TypeError(

@@ -222,6 +222,7 @@ from tracefx.numpy.ufuncs import (
     trunc,
     where,
 )
+from tracefx.numpy.updates import at
 
 pi: Final = math.pi
 e: Final = math.e
@@ -267,6 +268,7 @@ __all__ = [
     "uint64",
     "arange",
     "getitem",
+    "at",
     "take",
     "take_along_axis",
     "array",

@@ -85,7 +85,7 @@ def getitem(x: Array, index: Index, /) -> Array:
     if type(index) is int:
         window, squeezed = _one_place(x.aval.shape, index)
         return bind1(squeezed, bind1(window, x))
-    parts, x, ellipsis = _parts(x, index)
+    parts, x, ellipsis = read_index(x, index)
     axis_parts = [part for part in parts if part is not None]
     x = _windowed(x, axis_parts)
     if any(isinstance(part, Positions) for part in axis_parts):
@@ -112,8 +112,11 @@ def _one_place(sizes: Shape, index: int) -> tuple[Slice, shape.Squeeze]:
 # ------------------------------------------------------------------ reading the index
 
 
-def _parts(x: Array, index: Index) -> tuple[list[Part], Array, int]:
-    """What the index says of each axis, in order; the array, with an axis put in for each bool; the ellipsis' place."""
+def read_index(x: Array, index: Index, *, clamp: bool = True) -> tuple[list[Part], Array, int]:
+    """What the index says of each axis, in order; the array, with an axis put in for each bool; the ellipsis' place.
+
+    Without `clamp` a static integer is an index array without axes, so that one out of bounds stays so.
+    """
     given: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
     read = [_read(part) for part in given]
     used = sum([_axes_used(part) for part in read])
@@ -147,6 +150,8 @@ def _parts(x: Array, index: Index) -> tuple[list[Part], Array, int]:
             parts += part.positions(x.aval.shape[axis : axis + part.values.ndim], axis)
             axis += part.values.ndim
         else:
+            if isinstance(part, int) and not clamp:
+                part = np.array(part)
             parts.append(_part(part, x.aval.shape[axis], axis))
             axis += 1
     return parts, x, ellipsis if place < len(read) else len(parts)
@@ -268,7 +273,7 @@ def _gathered(x: Array, parts: Sequence[Part], ellipsis: int) -> Array:
     indexed = [i for i, part in enumerate(axis_parts) if isinstance(part, Positions)]
     places = [i for i, part in enumerate(axis_parts) if isinstance(part, Place)]
     vectors, sizes = index_vectors([part.indices for part in axis_parts if isinstance(part, Positions)])
-    layout = _layout(parts, ellipsis)
+    layout = layout_of(parts, ellipsis)
     old = [item for item in layout if item != "new"]
     front = old.index("indexed")
     rank = len(old) - 1 + len(sizes)
@@ -285,13 +290,15 @@ def _gathered(x: Array, parts: Sequence[Part], ellipsis: int) -> Array:
     return shape.expand_dims(out, [i + (len(sizes) - 1) * (i > at) for i, item in enumerate(layout) if item == "new"])
 
 
-def _layout(parts: Sequence[Part], ellipsis: int) -> list[str]:
+def layout_of(parts: Sequence[Part], ellipsis: int) -> list[str]:
     """What stands in the result, in order: "axis" for a slice, "new", and once "indexed" for the index arrays' axes.
 
     Those stand where the index arrays stood, if they stood side by side, and otherwise in front. An ellipsis between
     them separates them even if it stands for no axis.
     """
     arrays = [i for i, part in enumerate(parts) if isinstance(part, Place | Positions)]
+    if not arrays:
+        return ["new" if part is None else "axis" for part in parts]
     together = arrays[-1] - arrays[0] + 1 == len(arrays) and not arrays[0] < ellipsis <= arrays[-1]
     names = ["new" if part is None else "axis" for part in parts]
     before = arrays[0] if together else 0

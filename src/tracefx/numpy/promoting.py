@@ -8,7 +8,7 @@ no program converts a constant.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
@@ -52,22 +52,23 @@ def pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
 
     Raises TypeError naming the argument that is no array or number, TypePromotionError and BroadcastError.
     """
+    kind1, kind2 = _type_of(x1), _type_of(x2)
     if isinstance(x1, Array):
         aval = x1.aval
         if isinstance(x2, Array):
             if aval is x2.aval or aval == x2.aval:
                 return x1, x2
-        elif type(x2) in _PYTHON and not aval.weak_type and (found := _beside(aval.dtype, type(x2))) is not None:
+        elif kind2 in _PYTHON and not aval.weak_type and (found := _beside(aval.dtype, kind2)) is not None:
             return x1, _number(x2, *found)  # type: ignore[arg-type]  # narrowed by the test of its type
-    elif type(x1) in _PYTHON and isinstance(x2, Array) and not x2.aval.weak_type:
-        found = _beside(x2.aval.dtype, type(x1))
+    elif kind1 in _PYTHON and isinstance(x2, Array) and not x2.aval.weak_type:
+        found = _beside(x2.aval.dtype, kind1)
         if found is not None:
             return _number(x1, *found), x2  # type: ignore[arg-type]  # as above
     return promoted(name, x1, x2)
 
 
 @functools.lru_cache(maxsize=256)
-def _beside(dtype: DType, number: Hashable) -> tuple[type[Scalar], ShapedArray] | None:
+def _beside(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | None:
     """What a Python number becomes beside an array of this dtype, if the array stays as it is."""
     kind = python_kind(dtype)
     return (kind, ShapedArray((), dtype)) if _RANK[number] <= _RANK[kind] else None
@@ -213,13 +214,17 @@ def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
 
 def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
     """`x` as a value of this dtype. A Python number takes it at once, so no default dtype gets in between."""
-    kind = python_kind(dtype)
-    if type(x) in _PYTHON and _RANK[type(x)] <= _RANK[kind]:
+    kind, own = python_kind(dtype), _RANK.get(_type_of(x))
+    if own is not None and own <= _RANK[kind]:
         return _number(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # narrowed by the test
     return retyped(as_value(x, what), dtype, weak)
 
 
-_RANK: Final[Mapping[Hashable, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
+def _type_of(x: object) -> type:
+    return type(x)
+
+
+_RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
 
 
 def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:
