@@ -196,6 +196,8 @@ class Ulps:
     """For 16-bit floats."""
     parts: int | None = None
     """For complex numbers; None where as for their components."""
+    least: float = 0.0
+    """Results smaller than this may be wrong by as much as it: terms of its size cancel in them."""
 
     def of(self, dtype: DType) -> int:
         if dtypes.is_complex(dtype) and self.parts is not None:
@@ -236,9 +238,9 @@ ULPS: Final[Mapping[str, Ulps]] = {
     "rsqrt": ELEMENTARY,
     "cbrt": ELEMENTARY,
 }
-DERIVATIVE: Final = Ulps(64, 64, 64)
+DERIVATIVE: Final = Ulps(64, 64, 64, least=1.0)
 """For tangents and cotangents, computed by different but equal formulas."""
-TWICE: Final = Ulps(512, 512, 512)
+TWICE: Final = Ulps(512, 512, 512, least=1.0)
 """For tangents of those, whose terms cancel."""
 
 
@@ -269,7 +271,7 @@ def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> Non
         assert_identical(got, want, what)
         return
     wide = np.complex128 if dtypes.is_complex(got.dtype) else np.float64
-    distance = _distance(got.astype(wide), want.astype(wide), got.dtype)
+    distance = _distance(got.astype(wide), want.astype(wide), got.dtype, tolerance.least)
     allowed = tolerance.of(got.dtype)
     worst = int(np.argmax(distance)) if distance.size else 0
     assert not distance.size or distance.flat[worst] <= allowed, (
@@ -278,14 +280,14 @@ def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> Non
     )
 
 
-def _distance(got: NDArray, want: NDArray, dtype: DType) -> NDArray:
+def _distance(got: NDArray, want: NDArray, dtype: DType, least: float) -> NDArray:
     """In ulps of the larger component for complex numbers: a tiny part beside a large one has no digits of its own."""
     info = dtypes.finfo(dtype)
     eps, tiny = float(info.eps), float(info.smallest_normal)
     parts = [(got.real, want.real), (got.imag, want.imag)] if np.iscomplexobj(got) else [(got, want)]
     with np.errstate(all="ignore"):
         sizes = [np.where(np.isfinite(w), np.abs(w), 0.0) for _, w in parts]
-        scale = np.maximum(np.maximum.reduce(sizes), tiny)
+        scale = np.maximum(np.maximum.reduce(sizes), max(tiny, least))
         ulp = eps * 2.0 ** np.floor(np.log2(scale))
         apart = np.zeros(got.shape)
         for g, w in parts:

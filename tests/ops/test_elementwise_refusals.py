@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import jax
 import numpy as np
 import pytest
 from jax import lax as jax_lax
@@ -31,7 +30,7 @@ REFUSED: Final[tuple[tuple[type[Exception], str, str, tuple[object, ...]], ...]]
     (TypeError, "sub one shape f32[3] and f32[2] broadcasts", "sub", (F3, F2)),
     (TypeError, "eq one dtype f32[3] and i32[3]", "eq", (F3, I3)),
     (TypeError, "max one shape f32[3] and f32[2]", "max", (F3, F2)),
-    (TypeError, "bitwise_and one dtype i32[3] and u8[3]".replace("bitwise_and", "and"), "bitwise_and", (I3, U3)),
+    (TypeError, "and one dtype i32[3] and u8[3]", "bitwise_and", (I3, U3)),
     # of these dtypes
     (TypeError, "add takes numbers operand 0 is bool[3]", "add", (B3, B3)),
     (TypeError, "rem takes integers or floats operand 0 is c64[3]", "rem", (C3, C3)),
@@ -106,7 +105,6 @@ def test_float0_has_no_arithmetic() -> None:
 
 def test_rounding_methods_are_jaxs() -> None:
     assert [(m.name, m.value) for m in RoundingMethod] == [(m.name, m.value) for m in jax_lax.RoundingMethod]
-    assert lax.round(2.5, RoundingMethod(1)).tolist() == float(jax.numpy.asarray(2.0))
 
 
 def test_a_python_number_takes_the_dtype_beside_it() -> None:

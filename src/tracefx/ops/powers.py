@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 import numpy as np
@@ -38,6 +38,7 @@ class Pow(Smooth):
 
     __slots__ = ()
     name = "pow"
+    domain = INEXACT
     hlo = "stablehlo.power"
 
     @override
@@ -113,6 +114,12 @@ class IntegerPow(Smooth):
         if self.y < 0 and dtypes.is_integer(x.dtype):
             raise TypeError(f"integer_pow: integers have no negative powers, got {x} to the power {self.y}")
         return Smooth.out_aval(self, x)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if self.y < 0:
+            self.out_aval(args[0].aval)  # the family's short ways look at the domain alone
+        return Smooth.evaluate(self, args)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
