@@ -16,7 +16,7 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.promoting import all_inexact, all_numeric, broadcast_shapes, inexact, literal, numeric, operand, pair
@@ -65,7 +65,7 @@ def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([1, 2, 3], dtype=int32)
     """
     x, y = pair("add", x1, x2)
-    return bitwise.bitwise_or(x, y) if x.aval.dtype == _BOOL else elementwise.add(x, y)
+    return bitwise.bitwise_or(x, y) if x.aval.dtype.kind == "b" else bind1(elementwise.ADD, x, y)
 
 
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -75,7 +75,7 @@ def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([-1,  0,  1], dtype=int32)
     """
     x, y = pair("subtract", x1, x2)
-    return arithmetic.sub(x, y)
+    return bind1(arithmetic.SUB, x, y)
 
 
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -85,7 +85,7 @@ def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([0, 2, 4], dtype=int32)
     """
     x, y = pair("multiply", x1, x2)
-    return bitwise.bitwise_and(x, y) if x.aval.dtype == _BOOL else arithmetic.mul(x, y)
+    return bitwise.bitwise_and(x, y) if x.aval.dtype.kind == "b" else bind1(arithmetic.MUL, x, y)
 
 
 def negative(x: ArrayLike, /) -> Array:
