@@ -470,7 +470,8 @@ def transposes(record: Record, args: Args) -> None:
         for i, ct in zip(chosen, cts, strict=True):
             assert ct is not None
             assert ct.aval == values[i].aval.tangent(), f"{what}: cotangent {ct.aval!r} of {values[i].aval!r}"
-        if all(dtypes.itemsize_bits(dtypes.real_dtype(numbers(args[i]).dtype)) == 64 for i in chosen):
+        involved = [out.aval.dtype, *[values[i].aval.dtype for i in chosen]]
+        if all(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) == 64 for dtype in involved):
             left = pair(dense(pushed), w)
             right = sum(pair(vs[i], dense(ct)) for i, ct in zip(chosen, cts, strict=True) if ct is not None)
             np.testing.assert_allclose(left, right, 1e-10, 1e-10, err_msg=what)

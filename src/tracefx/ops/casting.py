@@ -12,13 +12,17 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
     """`x` converted to `dtype`. Floats out of an integer's range become its nearest end, NaN 0; integers wrap."""
     if x.dtype == dtype:
         return x
+    if x.dtype == dtypes.float0:  # whose one value is a zero
+        return np.zeros(x.shape, dtype)
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
         x = x.real
     if dtypes.is_bool(dtype):
         return np.asarray(x != 0)
     if not dtypes.is_integer(dtype):
-        if dtypes.itemsize_bits(x.dtype) < 8:  # the 2- and 4-bit types convert to few others directly
-            x = x.astype(np.float32) if dtypes.is_float(x.dtype) else x.astype(np.int8)
+        if dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) <= 8:  # which convert to few others directly
+            x = x.astype(np.float32)
+        elif dtypes.itemsize_bits(x.dtype) < 8:
+            x = x.astype(np.int8)
         return x.astype(dtype)
     if dtypes.is_float(x.dtype):
         return _saturate(x.astype(np.float64), dtype)

@@ -1,0 +1,116 @@
+"""`convert_element_type` between all dtypes, with JAX's results for what does not fit."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import (
+    EXACT,
+    Args,
+    Record,
+    agrees_with_jax,
+    assert_close,
+    assert_identical,
+    case_id,
+    edges,
+    normal,
+    pushes_as_jax,
+    transposes,
+)
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.values import from_numpy, to_numpy
+
+NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
+USUAL: Final = tuple(d for d in NUMBERS if not dtypes.is_float(d) or dtypes.itemsize_bits(d) > 8)
+
+# JAX warns that converting complex numbers to real ones drops their imaginary parts, which is what was asked for.
+jax_warns = pytest.mark.filterwarnings("ignore:Casting complex values to real:numpy.exceptions.ComplexWarning")
+
+
+def values(dtype: DType) -> NDArray:
+    """All values of the narrow dtypes; of the others those that other dtypes can't hold, among them."""
+    if not dtypes.is_inexact(dtype):
+        return edges(dtype)
+    bits = dtypes.itemsize_bits(dtype)
+    if bits <= 8:
+        return np.arange(2**bits).astype(np.uint8).view(dtype)
+    small = [0.0, -0.0, 0.5, 1.5, 2.5, 100, 127.5, 128, 255.5, 256, 300]
+    some = [*small, 3e4, 4e4, 1e5, 2.0**31, 3e9, 5e9, 2.0**63, 1e19, 2e19]
+    real = np.array([*some, *[-x for x in some], np.inf, -np.inf, np.nan])
+    with np.errstate(all="ignore"):
+        return (real * (1 + 0.5j) if dtypes.is_complex(dtype) else real).astype(dtype)
+
+
+def compared(x: NDArray, target: DType) -> NDArray:
+    """What XLA's CPU compiler converts as the types mean: it takes float4's largest number for an infinity on the way
+    to integers, and gives NaN as one of its zeros."""
+    if target == dtypes.float4_e2m1fn:
+        return np.asarray(x[x == x])
+    if x.dtype == dtypes.float4_e2m1fn and dtypes.is_integer(target):
+        return x[np.abs(x.astype(np.float32)) < 6]
+    return x
+
+
+@jax_warns
+@pytest.mark.parametrize("source", NUMBERS, ids=case_id)
+def test_values_are_jaxs(source: DType) -> None:
+    given = {target: compared(values(source), target) for target in NUMBERS}
+    with np.errstate(all="ignore"):
+        converted = jax.jit(lambda xs: [jax_lax.convert_element_type(x, t) for t, x in zip(NUMBERS, xs, strict=True)])
+        wanted = converted([jnp.asarray(x, x.dtype) for x in given.values()])
+        for (target, x), want in zip(given.items(), wanted, strict=True):
+            got = to_numpy(lax.convert_element_type(from_numpy(x, source), target))
+            assert_close(got, np.asarray(want), EXACT, f"{source} to {target}")
+
+
+@pytest.mark.parametrize("source", USUAL, ids=case_id)
+def test_compiling_changes_nothing(source: DType) -> None:
+    x = from_numpy(values(source), source)
+    compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in USUAL])(x)
+    for target, got in zip(USUAL, compiled, strict=True):
+        want = lax.convert_element_type(x, target)
+        assert got.aval == want.aval
+        assert_identical(to_numpy(got), to_numpy(want), f"{source} to {target}")
+
+
+def record(target: DType) -> Record:
+    return Record(
+        f"convert_element_type to {target}",
+        lambda x: lax.convert_element_type(x, target),
+        lambda x: jax_lax.convert_element_type(x, target),
+        (),
+        lambda dtype, gen: [],
+    )
+
+
+@jax_warns
+@pytest.mark.parametrize("target", [dtypes.bfloat16, dtypes.float64, dtypes.complex64, dtypes.int32], ids=case_id)
+@pytest.mark.parametrize("source", [dtypes.float16, dtypes.float32, dtypes.complex128], ids=case_id)
+def test_derivatives(source: DType, target: DType) -> None:
+    args: Args = (normal((3,), source, np.random.default_rng(0)),)
+    agrees_with_jax(record(target), args)
+    pushes_as_jax(record(target), args)
+    transposes(record(target), args)
+
+
+def test_float0_converts_to_zeros() -> None:
+    nothing = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
+    for dtype in (dtypes.float32, dtypes.int4, dtypes.bool_):
+        assert_identical(to_numpy(lax.convert_element_type(nothing, dtype)), np.zeros(3, dtype), str(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "O", None, "datetime64[s]"])
+def test_what_is_no_dtype(dtype: str) -> None:
+    with pytest.raises(TypeError, match="new_dtype="):
+        lax.convert_element_type(1.0, dtype)
