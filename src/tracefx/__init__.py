@@ -1,6 +1,10 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
-import tracefx.numpy as _numpy
+from tracefx import extend as extend
+from tracefx import lax as lax
+from tracefx import numpy as numpy
+from tracefx import programs as programs
+from tracefx import tree as tree
 from tracefx.core import errors as errors
 from tracefx.core.array import METHODS as _METHODS
 from tracefx.core.array import Array as Array
@@ -58,5 +62,5 @@ def _load_backend() -> _Backend:
     return XlaBackend()
 
 
-_METHODS.provide(lambda: _numpy)
+_METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from types import EllipsisType
-from typing import Final, NoReturn, Protocol, TypeAlias, TypeGuard, Union
+from typing import Final, NoReturn, Protocol, Self, TypeAlias, TypeGuard, Union
 
 import numpy as np
-from typing_extensions import override
+from typing_extensions import CapsuleType, override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
@@ -197,6 +197,24 @@ class Array:
     def tolist(self) -> object:
         """The numbers as nested lists of Python scalars."""
         return self.concrete(ConcretizationError).tolist()
+
+    def block_until_ready(self) -> Self:
+        """Wait for the numbers; what went wrong in computing them is raised here. A tracer has nothing to wait for."""
+        return self
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        """A DLPack capsule of the numbers, which the consumer must not write to."""
+        return self.concrete(TracerArrayConversionError).__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # DLPack's number for the CPU, and the device's
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
         return np.array(self.concrete(TracerArrayConversionError), dtype, copy=copy)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from typing_extensions import CapsuleType
+
 from tracefx.core.dtypes import NDArray
 from tracefx.core.injection import Injected
 
@@ -85,7 +87,7 @@ class Backend(Protocol):
 
     def device_of(self, buffer: Buffer) -> Device: ...
 
-    def to_dlpack(self, buffer: Buffer) -> object:
+    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
         """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have."""
         ...
 

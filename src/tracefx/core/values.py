@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final, TypeAlias, final
+from typing import Final, Self, TypeAlias, final
 
 import numpy as np
-from typing_extensions import override
+from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
@@ -71,21 +71,28 @@ class ConcreteArray(Array):
             host.flags.writeable = False
         return host
 
-    def block_until_ready(self) -> ConcreteArray:
-        """Wait until the numbers are there; errors of the computation that makes them are raised here."""
+    @override
+    def block_until_ready(self) -> Self:
         if self.buffer is not None:
             BACKEND.value.wait(self.buffer)
         return self
 
-    def __dlpack__(self, **options: object) -> object:
-        """A DLPack capsule of the numbers, which the consumer must not write to."""
-        if self.buffer is None:
-            self.adopt(BACKEND.value.put(self.numpy(), None))
-        assert self.buffer is not None
-        return BACKEND.value.to_dlpack(self.buffer)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # DLPack's number for the CPU, and the device's
+    @override
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        if copy:
+            return ConcreteArray(self.aval, private_copy(self.numpy(), self.aval.dtype)).__dlpack__()
+        buffer = self.buffer
+        if buffer is None:
+            buffer = BACKEND.value.put(self.numpy(), None)
+            self.adopt(buffer)
+        return BACKEND.value.to_dlpack(buffer)
 
     def __copy__(self) -> ConcreteArray:
         return self

@@ -8,6 +8,7 @@ from typing import cast, final
 
 import numpy as np
 from attrs import field, frozen
+from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, shared
 from tracefx.core.backend import Buffer, Device
@@ -149,7 +150,7 @@ class XlaBackend:
     def device_of(self, buffer: Buffer) -> Device:
         return runtime.device_of(cast(runtime.Buffer, buffer))
 
-    def to_dlpack(self, buffer: Buffer) -> object:
+    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
         return runtime.to_dlpack(cast(runtime.Buffer, buffer))
 
     def read(self, buffer: Buffer) -> NDArray:
