@@ -17,6 +17,7 @@ from tracefx.core.handler import CURRENT
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import WIDTH, Program, Style, format_jaxpr
+from tracefx.core.slots import setter
 from tracefx.core.source import Provenance
 from tracefx.core.values import ConcreteArray, Value
 
@@ -24,19 +25,25 @@ R = TypeVar("R")
 
 
 @final
-@frozen
+@frozen(init=False)
 class Var:
     """A variable is its number and its type, so equal programs are equal values. Numbers are dense in a jaxpr."""
 
     index: int
     aval: ShapedArray
 
+    def __init__(self, index: int, aval: ShapedArray) -> None:
+        _set_index(self, index)
+        _set_aval(self, aval)
+
+
+_set_index, _set_aval = [setter(Var, name) for name in ("index", "aval")]
 
 Atom: TypeAlias = Var | Literal
 
 
 @final
-@frozen
+@frozen(init=False)
 class Eqn:
     """`outs = prim inputs`; where it was written takes no part in equality."""
 
@@ -44,6 +51,17 @@ class Eqn:
     inputs: tuple[Atom, ...]
     outs: tuple[Var, ...]
     source: Provenance | None = field(default=None, eq=False, repr=False)
+
+    def __init__(
+        self, prim: Primitive, inputs: tuple[Atom, ...], outs: tuple[Var, ...], source: Provenance | None = None
+    ) -> None:
+        _set_prim(self, prim)
+        _set_inputs(self, inputs)
+        _set_outs(self, outs)
+        _set_source(self, source)
+
+
+_set_prim, _set_inputs, _set_outs, _set_source = [setter(Eqn, name) for name in ("prim", "inputs", "outs", "source")]
 
 
 @final
