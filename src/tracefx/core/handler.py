@@ -170,14 +170,19 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     """`bind` for operations with one output, as an array."""
     handler = CURRENT.get()
-    for a in args:
-        if type(a) is not ConcreteArray:
-            break
-    else:
-        if handler is ROOT:  # which has nothing to look for in arrays that are no tracers
+    if handler is ROOT:
+        for a in args:
+            if type(a) is not ConcreteArray:
+                break
+        else:  # there is nothing to look for in arrays that are no tracers
             (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are concrete arrays
             return out if type(out) is ConcreteArray else as_array(out)
-    (out,) = handler.bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+    values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
+    for a in args:
+        if not isinstance(a, Array) and type(a) is not Literal:
+            values = [as_value(a) for a in args]
+            break
+    (out,) = handler.bind(prim, values)
     return out if isinstance(out, Array) else as_array(out)
 
 

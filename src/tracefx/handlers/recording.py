@@ -122,15 +122,20 @@ class Recording(Handler):
         """Add an equation."""
         if type(prim).abstract_eval is Primitive.abstract_eval and isinstance(prim, Expandable):
             return under(self, prim, args)
-        inputs = tuple([a.binder if type(a) is StageTracer and a.handler is self else self.atom(a) for a in args])
-        avals = prim.abstract_eval(*[i.aval for i in inputs])
+        inputs: list[Atom] = []
+        avals = []
+        for a in args:
+            atom = a.binder if type(a) is StageTracer and a.handler is self else self.atom(a)
+            inputs.append(atom)
+            avals.append(atom.aval)
+        out_avals = prim.abstract_eval(*avals)
         source = here()
-        if len(avals) == 1:  # nearly all operations
-            var = Var(next(self.indices), avals[0])
-            self.eqns.append(Eqn(prim, inputs, (var,), source))
-            return [StageTracer(self, var, source)]
-        outs = tuple([Var(next(self.indices), a) for a in avals])
-        self.eqns.append(Eqn(prim, inputs, outs, source))
+        if len(out_avals) == 1:  # nearly all operations
+            var = Var(next(self.indices), out_avals[0])
+            self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))
+            return (StageTracer(self, var, source),)
+        outs = tuple([Var(next(self.indices), a) for a in out_avals])
+        self.eqns.append(Eqn(prim, tuple(inputs), outs, source))
         return [StageTracer(self, v, source) for v in outs]
 
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
