@@ -16,6 +16,7 @@ from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
+from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope

@@ -18,7 +18,7 @@ from tests.transforms.oracle import Case, agree
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import float0
 from tracefx.xla import backend as xla_backend
-from tracefx.xla.backend import XlaBackend
+from tracefx.xla.lower import Plan, lower
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -99,13 +99,12 @@ class Traced:
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs lowered."""
     names: list[str] = []
-    lower = XlaBackend.lower
 
-    def spied(self: XlaBackend, jaxpr: Any, name: str, *rest: Any, **kwargs: Any) -> Any:
+    def spied(plan: Plan, name: str) -> Any:
         names.append(name)
-        return lower(self, jaxpr, name, *rest, **kwargs)
+        return lower(plan, name)
 
-    monkeypatch.setattr(XlaBackend, "lower", spied)
+    monkeypatch.setattr(xla_backend, "lower", spied)
     return names
 
 

@@ -9,6 +9,7 @@ from typing_extensions import CapsuleType
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.injection import Injected
+from tracefx.core.settings import CompilationCache
 
 if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
@@ -59,7 +60,11 @@ class LoweredProgram(Protocol):
         """The program in that language, with the user's lines and scopes if asked for."""
         ...
 
-    def compile(self, options: Mapping[str, str | int | float | bool]) -> Program: ...
+    def compile(
+        self, options: Mapping[str, str | int | float | bool], cache: CompilationCache | None = None
+    ) -> Program:
+        """The program, compiled with these options, or found in `cache`: the one that is set, if not given."""
+        ...
 
 
 class Backend(Protocol):

@@ -19,6 +19,7 @@ from tracefx.core.printer import DTYPES
 _VERSION: Final = b"tracefx program 1"
 """Changes with the encoding, so that no file of an older one is taken for a newer one's."""
 
+_PACKAGE: Final = __name__.partition(".")[0]
 _DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES.items()}
 
 
@@ -37,16 +38,38 @@ def executable_key(jaxpr: Jaxpr) -> bytes | None:
     >>> executable_key(Jaxpr((), (x,), (), (x,))) == executable_key(Jaxpr((), (y,), (), (y,)))
     True
     """
-    return jaxpr.memo.get("executable_key", lambda: _key(jaxpr))
+    found = _digest(jaxpr)
+    return None if found is None else found.key
+
+
+def is_own(jaxpr: Jaxpr) -> bool:
+    """Whether every class that a program with a key names is tracefx's own.
+
+    What others' operations compile to can change between processes without the key telling: their rules are edited.
+    """
+    found = _digest(jaxpr)
+    return found is not None and found.own
+
+
+@final
+@attrs.frozen
+class _Digest:
+    key: bytes
+    own: bool
 
 
 class _Unshareable(Exception):
     """The program can't have a key."""
 
 
-def _key(jaxpr: Jaxpr) -> bytes | None:
+def _digest(jaxpr: Jaxpr) -> _Digest | None:
+    return jaxpr.memo.get("digest", lambda: _encoded(jaxpr))
+
+
+def _encoded(jaxpr: Jaxpr) -> _Digest | None:
+    encoder = _Encoder()
     try:
-        return blake2b(b"".join(_Encoder().program(jaxpr)), digest_size=20).digest()
+        return _Digest(blake2b(b"".join(encoder.program(jaxpr)), digest_size=20).digest(), encoder.own)
     except _Unshareable:
         return None
 
@@ -65,6 +88,7 @@ class _Encoder:
     """Bytes of values: a tag that says the type, then a size or count, then the content. Different values differ."""
 
     def __init__(self) -> None:
+        self.own = True
         self._avals: dict[ShapedArray, bytes] = {}
         self._classes: dict[type, bytes] = {}
         self._prims: dict[int, bytes] = {}
@@ -128,6 +152,7 @@ class _Encoder:
         if found is None:
             if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
                 raise _Unshareable
+            self.own &= kind.__module__.partition(".")[0] == _PACKAGE
             found = _sized(b"m", kind.__module__.encode()) + _sized(b"q", kind.__qualname__.encode())
             self._classes[kind] = found
         return found
@@ -167,10 +192,11 @@ class _Encoder:
         if isinstance(value, Enum) and value.name:  # a flag without any bit has no name
             return b"E" + self.named(kind) + _sized(b"e", value.name.encode())
         if isinstance(value, Jaxpr):
-            key = executable_key(value)
-            if key is None:
+            body = _digest(value)
+            if body is None:
                 raise _Unshareable
-            return b"J" + key
+            self.own &= body.own
+            return b"J" + body.key
         if isinstance(value, ShapedArray):
             return self.aval(value)
         if isinstance(value, Literal):

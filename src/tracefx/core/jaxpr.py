@@ -5,12 +5,13 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Self, TypeAlias, TypeVar, cast, final
+from typing import ClassVar, Self, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.bounds import keep
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict
 from tracefx.core.handler import CURRENT
@@ -68,10 +69,12 @@ _set_prim, _set_inputs, _set_outs, _set_source = [setter(Eqn, name) for name in 
 class Memo:
     """Results derived from one jaxpr object: its transformed versions, its executable. Dies with the object.
 
-    Neither compared nor pickled. Two threads may compute the same result; one of the two is kept.
+    Neither compared nor pickled. Two threads may compute the same result; one of the two is kept. There is a bound,
+    since a program mapped over axes of ever other sizes has a derived one for each.
     """
 
     __slots__ = ("_results", "known_equal")
+    LIMIT: ClassVar[int] = 512
 
     def __init__(self) -> None:
         self.known_equal: weakref.ref[Jaxpr] | None = None
@@ -81,7 +84,7 @@ class Memo:
     def get(self, key: Hashable, compute: Callable[[], R]) -> R:
         found = self._results.get(key, self)
         if found is self:
-            found = self._results.setdefault(key, compute())
+            found = keep(self._results, key, compute(), self.LIMIT)
         return cast(R, found)
 
     @override

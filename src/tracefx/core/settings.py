@@ -1,7 +1,8 @@
 """Settings: process defaults read once from the environment, overridden per context.
 
 Only functions that users call read a setting. Rules, handlers, passes and kernels depend on their operands and
-fields alone, so a program once traced means the same under every setting.
+fields alone, so a program once traced means the same under every setting. The backend reads where executables are
+kept, which changes no result.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Generic, TypeVar, final
 
@@ -156,6 +158,52 @@ def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
     True
     """
     return DISABLE_JIT.override(_checked_bool("disable_jit", disable))
+
+
+@final
+@frozen
+class CompilationCache:
+    """A folder where compiled programs are kept for later processes, and how many bytes they may take there."""
+
+    path: Path
+    max_bytes: int = 1 << 30
+
+
+def parse_cache(text: str) -> CompilationCache | None:
+    """The cache in the folder that the environment names; `None`, which is no cache, for an empty text."""
+    return CompilationCache(Path(text).expanduser().absolute()) if text.strip() else None
+
+
+COMPILATION_CACHE: Final[Setting[CompilationCache | None]] = Setting(
+    "compilation_cache", "TRACEFX_COMPILATION_CACHE_DIR", parse_cache, None
+)
+
+
+def compilation_cache(path: str | os.PathLike[str] | None, *, max_bytes: int = 1 << 30) -> AbstractContextManager[None]:
+    """Keep what is compiled inside the `with` block in the folder `path`, and take from there what is in it already.
+
+    A later process that traces an equal program loads its executable instead of lowering and compiling it. The least
+    recently used executables go when they would take more than `max_bytes` together. Programs with operations that
+    others than tracefx define are compiled anew in every process, as are those with side effects. None turns a cache
+    off. The process default comes from `TRACEFX_COMPILATION_CACHE_DIR`; without it there is none.
+
+    The folder holds machine code that is run as it is: let nobody write to it whom you would not let run programs.
+
+    Raises TypeError for a path that is none, ValueError if `max_bytes` is negative.
+
+    >>> with compilation_cache("/tmp/programs", max_bytes=10_000_000):
+    ...     pass
+    """
+    return COMPILATION_CACHE.override(None if path is None else cache_at(path, max_bytes))
+
+
+def cache_at(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> CompilationCache:
+    """The cache in a folder, which need not exist yet; it stays the same if the working directory changes."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a compilation cache needs the path of a folder, got {path!r} of type {type(path).__name__}")
+    if type(max_bytes) is not int or max_bytes < 0:
+        raise ValueError(f"a compilation cache needs a number of bytes for max_bytes, got {max_bytes!r}")
+    return CompilationCache(Path(path).expanduser().absolute(), max_bytes)
 
 
 def _checked_bool(function: str, value: bool) -> bool:

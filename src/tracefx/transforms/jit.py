@@ -15,6 +15,7 @@ from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Program
+from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
@@ -34,7 +35,7 @@ from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.stages import LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
-from tracefx.transforms.tracing import TRACES, Signature, Trace, keepable, signature, trace
+from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -128,7 +129,7 @@ class Jitted(Generic[P, R]):
                 inputs, key = self._inputs(args, kwargs)
                 found = self._programs.get(key) or self._compile(key, args, kwargs)
                 if not kwargs and len(avals) == len(args):
-                    self._flat_programs[avals, key.x64] = found
+                    keep(self._flat_programs, (avals, key.x64), found, KINDS)
             traced, program = found
             return cast(R, traced.out_tree.unflatten(program([*traced.consts, *inputs] if traced.consts else inputs)))
         values, key = self._flatten(args, kwargs)
@@ -168,7 +169,7 @@ class Jitted(Generic[P, R]):
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.closed_over(self._fun, args, kwargs)
         made = trace(fun, key.in_tree, key.avals, self._arguments(dynamic, len(args)), self._name)
-        return self._traces.setdefault((key, self._static), made) if keepable(made) else made
+        return keep(self._traces, (key, self._static), made, KINDS) if keepable(made) else made
 
     def _arguments(self, dynamic: Dynamic, count: int) -> list[str]:
         """What messages call the traced leaves of a call with `count` positional arguments."""
@@ -192,7 +193,7 @@ class Jitted(Generic[P, R]):
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
         program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused)
-        return self._programs.setdefault(key, (traced, program))
+        return keep(self._programs, key, (traced, program), KINDS)
 
     def _donated(self, key: Signature, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
         """The places of donated leaves among the inputs of the program."""
@@ -237,7 +238,7 @@ class Jitted(Generic[P, R]):
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Why a call with these arguments would trace anew: how its key differs from the nearest trace's."""
         key = self._abstract_signature(args, kwargs)
-        kept = [k for k, static in self._traces if static == self._static]
+        kept = [k for k, static in list(self._traces) if static == self._static]
         if key in kept:
             return f"{self._name} has a trace for these arguments"
         if not kept:

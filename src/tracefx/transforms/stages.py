@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast, final
 
@@ -11,6 +12,7 @@ from typing_extensions import ParamSpec
 from tracefx.core.backend import BACKEND, LoweredProgram, Program
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
+from tracefx.core.settings import cache_at
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.shapes import ShapeDtypeStruct
@@ -67,9 +69,16 @@ class LoweredCall(Generic[P, R]):
         """The StableHLO module, with the line and the `named_scope`s of each operation if asked for."""
         return self.program.text(debug_info)
 
-    def compile(self, compiler_options: CompilerOptions | None = None) -> CompiledCall[P, R]:
-        """Compile, with XLA's options by name if any are given."""
-        return CompiledCall(self.program.compile(compiler_options or {}), self.trace, self.flatten)
+    def compile(
+        self, compiler_options: CompilerOptions | None = None, *, cache: str | os.PathLike[str] | None = None
+    ) -> CompiledCall[P, R]:
+        """Compile, with XLA's options by name if any are given.
+
+        `cache` is a folder from which the result is taken if it is there, and where it is kept else; without it
+        `compilation_cache` says whether there is one.
+        """
+        folder = None if cache is None else cache_at(cache)
+        return CompiledCall(self.program.compile(compiler_options or {}, folder), self.trace, self.flatten)
 
 
 @final

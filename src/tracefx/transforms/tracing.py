@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 from weakref import WeakKeyDictionary
 
 from attrs import evolve, frozen
@@ -94,6 +94,10 @@ def trace(
     return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
 
 
+Traces: TypeAlias = dict[tuple[Signature, Hashable], Trace]
+KINDS: Final = 1024  # of arguments that a function is known for at a time
+
+
 @final
 class TraceCache:
     """Traces by function and signature. They die with the function; one that closed over a tracer is not kept."""
@@ -101,12 +105,10 @@ class TraceCache:
     __slots__ = ("_by_function", "_lock")
 
     def __init__(self) -> None:
-        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[tuple[Signature, Hashable], Trace]] = (
-            WeakKeyDictionary()
-        )
+        self._by_function: WeakKeyDictionary[Callable[..., Any], Traces] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def traces(self, f: Callable[..., Any]) -> dict[tuple[Signature, Hashable], Trace]:
+    def traces(self, f: Callable[..., Any]) -> Traces:
         """The traces kept for a function; a function that can't be a weak key has none but its caller's."""
         try:
             with self._lock:

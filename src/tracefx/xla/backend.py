@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
-from typing import cast, final
+from typing import Self, cast, final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, shared
@@ -17,10 +18,56 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, escaped
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.xla import runtime
+from tracefx.xla.disk import Disk, entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Lowered, Output, Result, lower_jaxpr
+from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, plan
+
+
+@final
+@frozen(eq=False)
+class Job:
+    """A program to be compiled, or to be found on disk."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: Plan
+    keep_unused: bool
+    disk: Disk
+
+    def lower(self) -> Lowered:
+        return lower(self.plan, self.name)
+
+    def done(
+        self,
+        lowered: Callable[[], Lowered],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> Compiled:
+        """The program compiled. It is lowered if it has to be."""
+        if cache is None:
+            return self._compile(lowered(), options)
+        name = entry_name(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
+        if name is None:
+            return self._compile(lowered(), options)
+        found = self.disk.load(cache, name)
+        if found is not None:
+            with suppress(runtime.LoadError):  # for reasons of XLA's that the name doesn't tell: it is compiled anew
+                return Compiled.of(runtime.load_executable(found, runtime.devices()[0], self.name), self.plan)
+        module = lowered()
+        compiled = self._compile(module, options)
+        if not module.calls_host:
+            with suppress(runtime.CompilationError):  # XLA has executables that it can't write
+                self.disk.store(cache, name, compiled.executable.serialize())
+        return compiled
+
+    def _compile(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
+        executable = runtime.compile_module(
+            lowered.module, device=runtime.devices()[0], name=self.name, compiler_options=options
+        )
+        return Compiled.of(executable, self.plan)
 
 
 @final
@@ -28,15 +75,14 @@ from tracefx.xla.lower import Lowered, Output, Result, lower_jaxpr
 class LoweredModule:
     """A module ready to be compiled."""
 
+    job: Job
     lowered: Lowered
 
     def text(self, debug_info: bool = False) -> str:
         return runtime.module_text(self.lowered.module, locations=debug_info)
 
-    def compile(self, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
-        low = self.lowered
-        executable = runtime.compile_module(low.module, device=runtime.devices()[0], compiler_options=options)
-        return Compiled(executable, low.kept, low.donated, tuple(map(shared, low.results)), low.outputs)
+    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
+        return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
 
 
 @final
@@ -51,6 +97,10 @@ class Compiled:
     outputs: tuple[Output, ...]
     direct: bool = field(init=False)
     leading: int | None = field(init=False)
+
+    @classmethod
+    def of(cls, executable: runtime.Executable, planned: Plan) -> Self:
+        return cls(executable, planned.kept, planned.donated, tuple(map(shared, planned.results)), planned.outputs)
 
     @direct.default
     def _are_results_outputs(self) -> bool:
@@ -93,6 +143,10 @@ class Compiled:
         assert isinstance(value, ConcreteArray)
         return value
 
+    def named(self, name: str) -> Compiled:
+        """The same program under another name, for errors to tell: equal ones share their executable."""
+        return self if name == self.executable.name else evolve(self, executable=self.executable.named(name))
+
     def text(self) -> str:
         return self.executable.hlo_text()
 
@@ -124,19 +178,28 @@ class XlaBackend:
     executables: OnceCache[tuple[bytes, tuple[int, ...], bool], Compiled] = field(
         factory=lambda: OnceCache(4096), init=False
     )
+    disk: Disk = field(factory=Disk, init=False)
 
     def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> LoweredModule:
-        return LoweredModule(lower_jaxpr(jaxpr, name, donated, keep_unused))
+        job = self._job(jaxpr, name, donated, keep_unused)
+        return LoweredModule(job, job.lower())
 
     def compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> Compiled:
         def compile_now() -> Compiled:
-            return self.lower(jaxpr, name, donated, keep_unused).compile({})
+            job = self._job(jaxpr, name, donated, keep_unused)
+            return job.done(job.lower, {}, COMPILATION_CACHE.value)
 
         def find() -> Compiled:
             key = executable_key(jaxpr)
-            return compile_now() if key is None else self.executables.get((key, donated, keep_unused), compile_now)
+            if key is None:  # known by no more than the object: the object says who compiles it
+                alone = jaxpr.memo.get("compiling", lambda: OnceCache[tuple[tuple[int, ...], bool], Compiled](16))
+                return alone.get((donated, keep_unused), compile_now)
+            return self.executables.get((key, donated, keep_unused), compile_now).named(name)
 
         return jaxpr.memo.get(("compiled", donated, keep_unused), find)
+
+    def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Job:
+        return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         return self.compiled(jaxpr, name)(args)

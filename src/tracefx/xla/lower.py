@@ -44,19 +44,35 @@ Output: TypeAlias = Argument | Result | Literal
 
 @final
 @frozen(eq=False)
-class Lowered:
-    """A module, which of the program's inputs it takes, and where the program's outputs come from."""
+class Plan:
+    """How a program is run by an executable, which is not made yet: what it computes, of which of the inputs.
 
-    module: runtime.Module
-    name: str
+    The executable's parameters are the inputs at `kept`; those at `donated` give their memory away. `outputs` says
+    where the program's outputs come from.
+    """
+
+    computed: Jaxpr
     kept: tuple[int, ...]
     donated: frozenset[int]
-    results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
 
+    @property
+    def results(self) -> tuple[ShapedArray, ...]:
+        """The types of what the executable returns."""
+        return self.computed.out_avals
 
-def lower_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[int] = (), keep_unused: bool = False) -> Lowered:
-    """Lower a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out."""
+
+@final
+@frozen(eq=False)
+class Lowered:
+    """A module, and whether it calls code by the address that code has in this process."""
+
+    module: runtime.Module
+    calls_host: bool
+
+
+def plan(jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False) -> Plan:
+    """Plan for a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out."""
     assert not jaxpr.constvars
     places = {v.index: i for i, v in enumerate(jaxpr.invars)}
     computed = {a.index: a for a in jaxpr.outs if not isinstance(a, Literal) and a.index not in places}
@@ -73,10 +89,16 @@ def lower_jaxpr(jaxpr: Jaxpr, name: str, donated: Sequence[int] = (), keep_unuse
         used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
         pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
     kept = tuple([i for i, u in enumerate(used) if u])
+    return Plan(pruned, kept, frozenset(donated), tuple(outputs))
+
+
+def lower(plan: Plan, name: str) -> Lowered:
+    """The module that computes what is planned."""
     module = runtime.new_module("jit_" + _symbol(name))
     emitter = Emitter(module)
-    emitter.function("main", pruned, _donations(pruned, [kept.index(i) for i in donated if i in kept]))
-    return Lowered(module, name, kept, frozenset(donated), pruned.out_avals, tuple(outputs))
+    places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
+    emitter.function("main", plan.computed, _donations(plan.computed, places))
+    return Lowered(module, bool(emitter.targets))
 
 
 def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
@@ -114,6 +136,8 @@ class Emitter:
     module: runtime.Module
     functions: dict[int, tuple[Jaxpr, str]] = field(factory=dict, init=False)
     symbols: set[str] = field(factory=set, init=False)
+    targets: set[str] = field(factory=set, init=False)
+    """What custom calls call."""
 
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
@@ -206,6 +230,7 @@ class Emitter:
         config: Mapping[str, Attr] | None = None,
         has_side_effect: bool = False,
     ) -> list[Ir]:
+        self.targets.add(target)
         attributes: dict[str, runtime.Attribute] = {
             "call_target_name": runtime.string_attr(target),
             "api_version": runtime.integer_attr(4, 32),

@@ -84,6 +84,7 @@ from tracefx.xla.runtime.building import (
 from tracefx.xla.runtime.executables import (
     Executable,
     MemoryAnalysis,
+    compilation_identity,
     compile_module,
     lapack_kernel,
     load_executable,
@@ -112,6 +113,7 @@ __all__ = [
     "CompilerOption",
     "Executable",
     "MemoryAnalysis",
+    "compilation_identity",
     "compile_module",
     "load_executable",
     "lapack_kernel",

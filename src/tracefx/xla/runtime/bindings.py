@@ -38,7 +38,7 @@ class CompilationError(RuntimeError):
 
 
 class ExecutionError(RuntimeError):
-    """A compiled program could not be run, or failed while it ran; the message is XLA's own."""
+    """A compiled program could not be run, or failed while it ran: which one, and in XLA's own words why."""
 
 
 class DeletedBufferError(ExecutionError):
@@ -159,6 +159,11 @@ class CompileOptions(Protocol):
 
     @property
     def executable_build_options(self) -> _BuildOptions: ...
+    def SerializeAsString(self) -> bytes: ...
+
+
+class _Topology(Protocol):
+    def fingerprint(self) -> int: ...
 
 
 class _DevicePut(Protocol):
@@ -183,6 +188,7 @@ to_capsule: Final[Callable[[Buffer], CapsuleType]] = _jax.buffer_to_dlpack_manag
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
 new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
 register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _jax.register_custom_call_target
+topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
 new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
 
 BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY
@@ -280,7 +286,6 @@ READ_WIDENED: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
 READ_DIRECTLY: Final = frozenset(MLIR_NAME) - READ_AS_BITS.keys() - READ_WIDENED.keys()
 
 
-@final
 class ArraySpec:
     """The shape and dtype of a buffer, with the attributes that jaxlib asks an abstract value for.
 
@@ -305,6 +310,17 @@ class ArraySpec:
     @override
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))
+
+
+@final
+class ResultSpec(ArraySpec):
+    """The type of a program's result, which knows the program: a buffer keeps it, so errors that come late can tell."""
+
+    __slots__ = ("program",)
+
+    def __init__(self, shape: Shape, dtype: np.dtype[np.generic], program: str) -> None:
+        super().__init__(shape, dtype)
+        self.program = program
 
 
 def checked_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

@@ -24,6 +24,7 @@ from tracefx.xla.runtime.bindings import (
     Device,
     ExecutionError,
     JaxRuntimeError,
+    ResultSpec,
     checked_dtype,
     device_put,
     placement,
@@ -97,7 +98,12 @@ def to_numpy(buffer: Buffer) -> AnyArray:
 
 
 def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
-    return _deleted_error(buffer) if buffer.is_deleted() else ExecutionError(str(error))
+    if buffer.is_deleted():
+        return _deleted_error(buffer)
+    spec = buffer.aval
+    if not isinstance(spec, ResultSpec):
+        return ExecutionError(str(error))
+    return ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}")
 
 
 def _deleted_error(buffer: Buffer) -> DeletedBufferError:

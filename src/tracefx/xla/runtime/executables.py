@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Final, cast, final
@@ -29,15 +30,18 @@ from tracefx.xla.runtime.bindings import (
     JaxRuntimeError,
     Loaded,
     LoadError,
+    ResultSpec,
     client,
     device_list,
     device_put,
+    devices,
     new_assignment,
     new_compile_options,
     placement,
     register_custom_call_target,
     result_handler,
     starting,
+    topology_for_devices,
 )
 from tracefx.xla.runtime.building import spec_of
 
@@ -60,19 +64,27 @@ class MemoryAnalysis:
 class Executable:
     """A compiled program on one device. `compile_module` and `load_executable` make it."""
 
-    __slots__ = ("_handlers", "_loaded", "_run", "_where", "device", "parameters", "results")
+    __slots__ = ("_handlers", "_loaded", "_run", "_where", "device", "name", "parameters", "results")
 
+    name: str
     device: Device
     parameters: tuple[ArraySpec, ...]
     results: tuple[ArraySpec, ...]
 
     def __init__(
-        self, loaded: Loaded, device: Device, parameters: tuple[ArraySpec, ...], results: tuple[ArraySpec, ...]
+        self,
+        name: str,
+        loaded: Loaded,
+        device: Device,
+        parameters: tuple[ArraySpec, ...],
+        results: tuple[ArraySpec, ...],
     ) -> None:
         self._loaded = loaded
         self._run = loaded.execute_sharded
         self._where = placement(device)
-        self._handlers = [result_handler(spec, self._where, True, True) for spec in results]
+        specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
+        self._handlers = [result_handler(spec, self._where, True, True) for spec in specs]
+        self.name = name
         self.device = device
         self.parameters = parameters
         self.results = results
@@ -97,7 +109,11 @@ class Executable:
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise ExecutionError(str(error)) from error
+            raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+
+    def named(self, name: str) -> Executable:
+        """The same program under another name, for errors to tell."""
+        return self if name == self.name else Executable(name, self._loaded, self.device, self.parameters, self.results)
 
     @property
     def fingerprint(self) -> bytes | None:
@@ -127,14 +143,22 @@ class Executable:
         )
 
     def serialize(self) -> bytes:
-        """The compiled program with its signature, for `load_executable` in another process on such a host."""
+        """The compiled program with its signature, for `load_executable` in another process on such a host.
+
+        Raises:
+            CompilationError: if XLA can't write this one.
+        """
         header = {
             "jaxlib": JAXLIB_VERSION,
             "parameters": [(spec.dtype.name, spec.shape) for spec in self.parameters],
             "results": [(spec.dtype.name, spec.shape) for spec in self.results],
         }
         text = json.dumps(header).encode()
-        return _MAGIC + len(text).to_bytes(4, "little") + text + self._loaded.serialize()
+        try:
+            code = self._loaded.serialize()
+        except JaxRuntimeError as error:
+            raise CompilationError(str(error)) from error
+        return _MAGIC + len(text).to_bytes(4, "little") + text + code
 
 
 _MAGIC: Final = b"tracefx executable 1\n"
@@ -144,6 +168,7 @@ def compile_module(
     module: ir.Module,
     *,
     device: Device,
+    name: str = "program",
     compiler_options: Mapping[str, CompilerOption] | None = None,
     host_callbacks: Sequence[Callable[..., object]] = (),
 ) -> Executable:
@@ -152,6 +177,7 @@ def compile_module(
     Args:
         module: is left as it is. The arguments of `main` may carry `tf.aliasing_output` or `jax.buffer_donor`.
         device: where it will run.
+        name: what errors call it.
         compiler_options: XLA's options by name, without dashes (`{"xla_cpu_enable_fast_math": True}`).
         host_callbacks: what custom calls of `xla_ffi_python_cpu_callback` call, by their `index`.
 
@@ -169,10 +195,10 @@ def compile_module(
             loaded = client(device.platform).compile_and_load(module, where, options)
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
-    return Executable(loaded, device, parameters, results)
+    return Executable(name, loaded, device, parameters, results)
 
 
-def load_executable(data: bytes, device: Device) -> Executable:
+def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
     """The executable that `Executable.serialize` wrote. Load only what you trust: it is machine code.
 
     Raises:
@@ -199,7 +225,21 @@ def load_executable(data: bytes, device: Device) -> Executable:
         )
     except (JaxRuntimeError, ValueError) as error:
         raise LoadError(str(error)) from error
-    return Executable(loaded, device, parameters, results)
+    return Executable(name, loaded, device, parameters, results)
+
+
+def compilation_identity(device: Device, compiler_options: Mapping[str, CompilerOption]) -> bytes:
+    """All that an executable depends on beside its program, as bytes that are the same in every process.
+
+    That is jaxlib's version, the compiler's options with those of `XLA_FLAGS`, and the device with the instructions
+    its processor knows.
+
+    Raises:
+        CompilationError: if XLA knows no such option.
+    """
+    topology = topology_for_devices(list(devices(device.platform))).fingerprint()
+    known = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
+    return repr((known, _compile_options(device, compiler_options).SerializeAsString())).encode()
 
 
 def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
@@ -222,7 +262,7 @@ def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) ->
                 setattr(build, name, value)
             except TypeError as error:
                 raise CompilationError(f"compiler option {name!r} does not take {value!r}") from error
-    options.env_option_overrides = list(flags.items())
+    options.env_option_overrides = sorted(flags.items())
     return options
 
 
