@@ -49,6 +49,7 @@ from tracefx.ops.reduction import (
     reduce_xor,
 )
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack
 from tracefx.ops.transcendental import (
@@ -178,7 +179,11 @@ __all__ = [
     "PrecisionLike",
     # indexing
     "gather",
+    "scatter",
     "scatter_add",
+    "scatter_mul",
+    "scatter_min",
+    "scatter_max",
     "GatherDimensionNumbers",
     "ScatterDimensionNumbers",
     "GatherScatterMode",

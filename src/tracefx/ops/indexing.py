@@ -1,9 +1,10 @@
-"""Reading and writing windows at computed places: `gather` and its transpose `scatter_add`."""
+"""Reading and writing windows at computed places: `gather`, its transpose `scatter_add`, and the family of scatters."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsIndex, final
+from typing import ClassVar, SupportsIndex, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -21,7 +22,8 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, fit, full, instantiate
 from tracefx.ops.casting import cast
-from tracefx.ops.operation import Operation, static_shape
+from tracefx.ops.elementwise import NUMBERS
+from tracefx.ops.operation import Domain, Operation, static_shape
 from tracefx.ops.static import static_ints
 from tracefx.ops.windows import GatherScatterMode, Windows, as_indices, mode_of
 
@@ -285,17 +287,36 @@ def _default_fill(dtype: DType) -> Scalar:
     return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
-# ------------------------------------------------------------------ scatter_add
+# ------------------------------------------------------------------ scatter_add, and what all scatters have in common
 
 
-@final
 @frozen(eq=False)
-class ScatterAdd(Operation, Differentiable, Transposable):
-    name = "scatter-add"
+class Scattering(Operation, Differentiable):
+    """An operand with updates merged into its windows. A member of the family says how two elements become one."""
+
     dimension_numbers: ScatterDimensionNumbers
     indices_are_sorted: bool
     unique_indices: bool
     mode: GatherScatterMode
+
+    takes: ClassVar[Domain]
+    function: ClassVar[str]
+    """The name of the function of `tracefx.lax`, which errors speak of."""
+
+    @abstractmethod
+    def merge(self, old: NDArray, new: NDArray) -> NDArray:
+        """What is there and what comes, element by element."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
+        """`merge` into the flat array `out`, in place, at places that may be repeated."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def emit_merged(self, builder: Builder, element: ShapedArray, old: Ir, new: Ir) -> Ir:
+        """`merge` of two elements, in StableHLO."""
+        raise NotImplementedError
 
     def windows(self, operand: Shape, updates: Shape) -> Windows:
         n = self.dimension_numbers
@@ -313,26 +334,42 @@ class ScatterAdd(Operation, Differentiable, Transposable):
             n.scatter_indices_batching_dims,
         )
 
+    def gathering(self, operand: Shape, updates: Shape) -> Gather:
+        """The operation that reads, for each update, what is where it goes; 0 where that is nowhere."""
+        n = self.dimension_numbers
+        numbers = GatherDimensionNumbers(
+            n.update_window_dims,
+            n.inserted_window_dims,
+            n.scatter_dims_to_operand_dims,
+            n.operand_batching_dims,
+            n.scatter_indices_batching_dims,
+        )
+        sizes = self.windows(operand, updates).sizes
+        fill = 0 if self.mode is GatherScatterMode.FILL_OR_DROP else None
+        return Gather(numbers, sizes, self.indices_are_sorted, self.unique_indices, self.mode, fill)
+
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         x, indices, updates = avals
         if x.dtype != updates.dtype:
-            raise TypeError(f"scatter_add: operand and updates must have one dtype, got {x} and {updates}")
-        if dtypes.is_bool(x.dtype) or x.dtype == dtypes.float0:
-            raise TypeError(f"scatter_add takes numbers, but operand is {x}; convert it first with astype")
+            raise TypeError(f"{self.function}: operand and updates must have one dtype, got {x} and {updates}")
+        if not self.takes.accepts(x.dtype):
+            raise TypeError(
+                f"{self.function} takes {self.takes.what}, but operand is {x}; convert it first with astype"
+            )
         n = self.dimension_numbers
         offset = n.update_window_dims
-        _check_offset("scatter_add", "update_window_dims", offset, updates.ndim)
+        _check_offset(self.function, "update_window_dims", offset, updates.ndim)
         if len(offset) + len({*n.inserted_window_dims, *n.operand_batching_dims}) != x.ndim:
             raise TypeError(
-                f"scatter_add: update_window_dims {offset}, inserted_window_dims {n.inserted_window_dims} and "
+                f"{self.function}: update_window_dims {offset}, inserted_window_dims {n.inserted_window_dims} and "
                 f"operand_batching_dims {n.operand_batching_dims} must have one entry for each axis of {x}"
             )
-        self.windows(x.shape, updates.shape).check("scatter_add", "scatter_dims_to_operand_dims", indices)
+        self.windows(x.shape, updates.shape).check(self.function, "scatter_dims_to_operand_dims", indices)
         numbering = tuple([size for i, size in enumerate(updates.shape) if i not in offset])
         if numbering != indices.shape[:-1]:
             raise TypeError(
-                f"scatter_add: updates {updates} must have, beside the axes {offset} within a window, those of the "
+                f"{self.function}: updates {updates} must have, beside the axes {offset} within a window, those of the "
                 f"indices {indices} but the last"
             )
         return x
@@ -340,7 +377,7 @@ class ScatterAdd(Operation, Differentiable, Transposable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, indices, updates = args[0], as_indices(args[1]), args[2]
-        if not x.size:
+        if not x.size or not updates.size:
             return x
         windows = self.windows(x.shape, updates.shape)
         order = _window_order(self.dimension_numbers.update_window_dims, updates.ndim)
@@ -350,49 +387,26 @@ class ScatterAdd(Operation, Differentiable, Transposable):
             inside, indices = np.ones(indices.shape[:-1], np.bool_), windows.clipped(indices)
         else:
             inside = windows.inside(indices)
+        wide = dtypes.itemsize_bits(x.dtype) >= 8
+        out = np.array(x if wide else cast(x, dtypes.int8), order="C")
+        updates = updates if wide else cast(updates, dtypes.int8)
+        if inside.size == 1:  # a single window is a slice
+            if inside.all():
+                starts = dict(zip(windows.index_map, indices.reshape(-1).tolist(), strict=True))
+                at = [slice(starts.get(d, 0), starts.get(d, 0) + size) for d, size in enumerate(windows.sizes)]
+                out[tuple(at)] = self.merge(out[tuple(at)], updates.reshape(windows.sizes))
+            return cast(out, x.dtype)
         places = windows.places(np.where(inside[..., None], indices, 0), range(x.ndim))
-        # One flat list of places and updates: NumPy adds up repeated places fast only in this form.
+        # One flat list of places and updates: NumPy merges at repeated places fast only in this form.
         flat: NDArray = np.zeros((1,) * updates.ndim, np.int64)
         for place, n in zip(places, x.shape, strict=True):
             flat = flat * n + place
         flat = np.broadcast_to(flat, updates.shape)
-        wide = dtypes.itemsize_bits(x.dtype) >= 8
-        out = np.ascontiguousarray(x if wide else cast(x, dtypes.int8)).reshape(-1)
-        out = out.copy() if np.shares_memory(out, x) else out
         if not inside.all():
             mask = np.broadcast_to(inside.reshape(inside.shape + (1,) * (updates.ndim - count)), updates.shape)
             flat, updates = flat[mask], updates[mask]
-        np.add.at(out, flat.reshape(-1), updates.reshape(-1) if wide else cast(updates.reshape(-1), dtypes.int8))
-        return cast(out, x.dtype).reshape(x.shape)
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        x_t, _, updates_t = tangents
-        if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
-            return [out], [Zero(out.aval.tangent())]
-        return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        (ct,), (x, indices, updates) = cts, args
-        assert not isinstance(ct, Zero)
-        assert not isinstance(indices, Linear)
-        of_x = fit(ct, x.aval) if isinstance(x, Linear) else None
-        if not isinstance(updates, Linear):
-            return [of_x, None, None]
-        n = self.dimension_numbers
-        numbers = GatherDimensionNumbers(
-            n.update_window_dims,
-            n.inserted_window_dims,
-            n.scatter_dims_to_operand_dims,
-            n.operand_batching_dims,
-            n.scatter_indices_batching_dims,
-        )
-        sizes = self.windows(x.aval.shape, updates.aval.shape).sizes
-        fill = 0 if self.mode is GatherScatterMode.FILL_OR_DROP else None
-        prim = Gather(numbers, sizes, self.indices_are_sorted, self.unique_indices, self.mode, fill)
-        return [of_x, None, fit(bind1(prim, ct, indices), updates.aval)]
+        self.merge_at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
+        return cast(out, x.dtype)
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -438,8 +452,47 @@ class ScatterAdd(Operation, Differentiable, Transposable):
             "unique_indices": self.unique_indices,
         }
         element = ShapedArray((), out.dtype)
-        body = Region((element, element), lambda b, args: b.emit("stablehlo.add", args, [element]))
+        body = Region((element, element), lambda b, args: [self.emit_merged(b, element, *args)])
         return builder.emit("stablehlo.scatter", [x, indices, updates], [out], attrs, [body])[0]
+
+
+@final
+@frozen(eq=False)
+class ScatterAdd(Scattering, Transposable):
+    name = "scatter-add"
+    function = "scatter_add"
+    takes = NUMBERS
+
+    @override
+    def merge(self, old: NDArray, new: NDArray) -> NDArray:
+        return old + new
+
+    @override
+    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
+        np.add.at(out, places, new)
+
+    @override
+    def emit_merged(self, builder: Builder, element: ShapedArray, old: Ir, new: Ir) -> Ir:
+        return builder.emit("stablehlo.add", [old, new], [element])[0]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x_t, _, updates_t = tangents
+        if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x, indices, updates) = cts, args
+        assert not isinstance(ct, Zero)
+        assert not isinstance(indices, Linear)
+        of_x = fit(ct, x.aval) if isinstance(x, Linear) else None
+        if not isinstance(updates, Linear):
+            return [of_x, None, None]
+        prim = self.gathering(x.aval.shape, updates.aval.shape)
+        return [of_x, None, fit(bind1(prim, ct, indices), updates.aval)]
 
 
 def scatter_add(
@@ -461,8 +514,19 @@ def scatter_add(
     >>> scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows).tolist()
     [[0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]
     """
-    if not isinstance(dimension_numbers, ScatterDimensionNumbers):
-        raise TypeError(f"scatter_add: dimension_numbers must be a ScatterDimensionNumbers, got {dimension_numbers!r}")
-    how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of("scatter_add", mode)
-    prim = ScatterAdd(dimension_numbers, bool(indices_are_sorted), bool(unique_indices), how)
+    prim = ScatterAdd(*scatter_fields("scatter_add", dimension_numbers, indices_are_sorted, unique_indices, mode))
     return bind1(prim, operand, scatter_indices, updates)
+
+
+def scatter_fields(
+    name: str,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: GatherScatterMode | str | None,
+) -> tuple[ScatterDimensionNumbers, bool, bool, GatherScatterMode]:
+    """The fields of a scatter from the arguments of its function."""
+    if not isinstance(dimension_numbers, ScatterDimensionNumbers):
+        raise TypeError(f"{name}: dimension_numbers must be a ScatterDimensionNumbers, got {dimension_numbers!r}")
+    how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of(name, mode)
+    return dimension_numbers, bool(indices_are_sorted), bool(unique_indices), how

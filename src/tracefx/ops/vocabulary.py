@@ -21,6 +21,7 @@ from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
 from tracefx.ops.rounding import Ceil, Floor, Round
+from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack
 from tracefx.ops.transcendental import (
@@ -147,6 +148,11 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # indexing
     Gather,
     ScatterAdd,
+    # scattering
+    Scatter,
+    ScatterMul,
+    ScatterMin,
+    ScatterMax,
     # collective
     PSum,
     PMax,

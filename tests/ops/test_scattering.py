@@ -1,0 +1,206 @@
+"""`scatter`, `scatter_mul`, `scatter_min` and `scatter_max`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import Args, Record, Weak, case_id, cases
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.test_indexing import CASES, Case
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.values import to_numpy
+from tracefx.ops.indexing import ScatterDimensionNumbers
+
+NAMES: Final = ("scatter", "scatter_mul", "scatter_min", "scatter_max")
+FEW: Final = tuple([case for case in CASES if case.name in ("rows", "windows", "elements", "batch behind", "one row")])
+
+
+def places(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
+    """Index vectors, some out of bounds; if unique, different ones among those of a batch."""
+    indices = gen.integers(-2, 5, case.indices).astype(np.int32)
+    if unique:
+        axis = 0 if not case.index_batch else 1 - case.index_batch[0]
+        line = np.arange(case.indices[axis], dtype=np.int32) * (2 if case.name == "windows" else 1) - 1
+        indices[:] = line.reshape([-1 if i == axis else 1 for i in range(len(case.indices))])
+    return indices
+
+
+def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
+    ours, theirs = case.scatter(lax), case.scatter(jax_lax)
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        indices = places(case, gen, unique)
+        x, updates = whole(case.operand, dtype, gen), whole(case.result(), dtype, gen)
+        args: list[Args] = [(x, indices, updates)]
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices.astype(np.int8), updates)]
+
+    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        """No two elements equal, none 0, so that extremes and products are smooth."""
+        indices = places(case, gen, unique)
+        sizes = int(np.prod(case.operand)), int(np.prod(case.result()))
+        numbers = (gen.permutation(sum(sizes)) + 1.0) / 8
+        x, updates = numbers[: sizes[0]].reshape(case.operand), numbers[sizes[0] :].reshape(case.result())
+        return [(x.astype(dtype), indices, updates.astype(dtype))]
+
+    function, oracle = getattr(lax, name), getattr(jax_lax, name)
+    return Record(
+        f"{name} {case.name} {mode}{' unique' if unique else ''}",
+        lambda x, i, u: function(x, i, u, ours, mode=mode, unique_indices=unique),
+        lambda x, i, u: oracle(x, i, u, theirs, mode=mode, unique_indices=unique),
+        ALL,
+        samples,
+        points,
+    )
+
+
+def refuses(name: str, dtype: DType) -> bool:
+    return name == "scatter_mul" and dtypes.is_bool(dtype)
+
+
+RECORDS: Final = [record(name, case, mode) for name in NAMES for case in FEW for mode in ("clip", "fill")]
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"),
+    [
+        (each, dtype)
+        for i, each in enumerate(RECORDS)
+        for j, dtype in enumerate((dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.complex64))
+        if not refuses(each.name.split()[0], dtype) and (i + j) % 3 == 0
+    ],
+    ids=case_id,
+)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS[::3]) if c[1] == dtypes.int32], ids=case_id)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+# Where places repeat, JAX has no derivative of products; its extremes look beyond the ends when they clip.
+SMOOTH: Final = [
+    *[record("scatter", case, mode) for case, mode in zip(FEW, ("clip", "fill") * 3, strict=False)],
+    *[record(name, case, "fill") for name, case in zip(("scatter_min", "scatter_max") * 2, FEW, strict=False)],
+    *[record(name, case, "fill", True) for name in ("scatter", "scatter_mul") for case in FEW],
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"),
+    [c for c in cases(SMOOTH) if c[1] == dtypes.float64]
+    + [(record(name, FEW[0], "fill", True), dtypes.complex64) for name in ("scatter", "scatter_mul")],
+    ids=case_id,
+)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+# ------------------------------------------------------------------ edges
+
+INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))
+JAX_INTO_ROWS: Final = jax_lax.ScatterDimensionNumbers((1,), (0,), (0,))
+X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
+FAR: Final = np.array([[-(2**31)], [-1], [0], [2], [3], [2**31 - 1]], np.int32)
+
+
+def f32(x: object) -> NDArray:
+    return np.asarray(x, np.float32)
+
+
+def i32(x: object) -> NDArray:
+    return np.asarray(x, np.int32)
+
+
+def bits(x: object) -> object:
+    host = np.asarray(x)
+    return np.where(np.isnan(host), np.nan, host), np.signbit(host) & ~np.isnan(host)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_zeros_and_nans_as_compiled(name: str, dtype: type[np.generic]) -> None:
+    values = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0])
+    x, u = [v.reshape(-1, 1).astype(dtype) for v in (np.repeat(values, 7), np.tile(values, 7))]
+    i = np.arange(49, dtype=np.int32).reshape(-1, 1)
+    function = getattr(lax, name)
+    for update, at in ((u, i), (np.concatenate([u, u[::-1]]), np.concatenate([i, i]))):
+        eager = function(x, at, update, INTO_ROWS)
+        compiled = fx.jit(lambda x, i, u: function(x, i, u, INTO_ROWS))(x, at, update)
+        np.testing.assert_array_equal(bits(eager), bits(compiled))
+
+
+@pytest.mark.parametrize("mode", ["clip", "drop", None])
+@pytest.mark.parametrize("name", NAMES)
+def test_out_of_bounds(name: str, mode: str | None) -> None:
+    updates = np.arange(24, dtype=np.float32).reshape(6, 4) - 8
+    for indices in (FAR, *FAR[:, None]):
+        u = updates[: len(indices)]
+        out = getattr(lax, name)(X, indices, u, INTO_ROWS, mode=mode)
+        want = getattr(jax_lax, name)(X, indices, u, JAX_INTO_ROWS, mode=mode)
+        np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
+
+
+def test_of_several_updates_the_one_that_wins_has_the_derivative() -> None:
+    x, i = f32([[1.0], [-0.0], [3.0]]), i32([[0], [1], [0]])
+    u = f32([[5.0], [-0.0], [6.0]])
+
+    def updated(x: Any, u: Any) -> Any:
+        return lax.scatter(x, i, u, INTO_ROWS)
+
+    out, t = fx.jvp(updated, (x, u), (f32([[1], [2], [3]]), f32([[10], [20], [30]])))
+    np.testing.assert_array_equal(bits(out), bits(f32([[6], [-0.0], [3]])))
+    assert t.tolist() == [[30.0], [20.0], [3.0]]
+    out, pull = fx.vjp(updated, x, u)
+    by_x, by_u = pull(f32([[1], [2], [3]]))
+    assert (by_x.tolist(), by_u.tolist()) == ([[0.0], [0.0], [3.0]], [[0.0], [2.0], [1.0]])
+    transposed = fx.linear_transpose(updated, x, u)(f32([[1], [2], [3]]))
+    assert [t.tolist() for t in transposed] == [by_x.tolist(), by_u.tolist()]
+
+
+@pytest.mark.parametrize("name", ["scatter_min", "scatter_max"])
+def test_equal_elements_share_the_derivative_of_an_extreme(name: str) -> None:
+    x, i = f32([[2.0], [np.nan], [7.0], [1.0]]), i32([[0], [0], [1], [3]])
+    u = f32([[2.0], [2.0], [3.0], [np.nan]])
+    ones = np.ones_like(x)
+    ours, theirs = getattr(lax, name), getattr(jax_lax, name)
+    for x_t, u_t in ((ones, 2 * ones), (ones, 0 * ones)):
+        _, t = fx.jvp(lambda x, u: ours(x, i, u, INTO_ROWS), (x, u), (x_t, u_t))
+        _, want = jax.jvp(lambda x, u: theirs(x, i, u, JAX_INTO_ROWS), (x, u), (x_t, u_t))
+        np.testing.assert_allclose(np.asarray(t), np.asarray(want), 1e-6)
+
+
+INDICES: Final = np.array([[0], [1]], np.int32)
+U: Final = np.ones((2, 4), np.float32)
+
+
+def derivative_of_a_product() -> object:
+    return fx.jvp(lambda u: lax.scatter_mul(X, INDICES, u, INTO_ROWS), (U,), (U,))
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (NotImplementedError, "scatter_mul unique_indices=True", derivative_of_a_product),
+        (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
+        (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
+        (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),
+        (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # what is tested
+        (ValueError, "scatter: mode 'wrap'", lambda: lax.scatter(X, INDICES, U, INTO_ROWS, mode="wrap")),
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)
