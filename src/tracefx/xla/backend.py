@@ -21,7 +21,8 @@ from tracefx.core.literal import Literal
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.xla import runtime
-from tracefx.xla.disk import Disk, entry_name
+from tracefx.xla.disk import Disk
+from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
 from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, plan
 

@@ -1,13 +1,6 @@
-"""Executables on disk: a later process takes them from there in place of lowering and compiling.
+"""The files of a compilation cache: written by many processes at once, read however they were damaged.
 
-**What is kept under which name.** A program's executable key, its donated inputs, whether unused ones are kept, and
-all that compiling depends on beside it: jaxlib, the compiler's options, the device, the instructions of its
-processor, and the text of tracefx itself, whose rules say what a program lowers to. The digest of these is the file's
-name. What the program needs beside the executable (which inputs it takes, where its outputs come from) follows from
-the program, so it isn't kept. Nothing is kept of programs without a key (they hold callables), with operations or
-parameters of others' classes (whose rules may change), with effects, or with calls of the host's own code.
-
-**A file** is, one after the other:
+A file is, one after the other:
 
     magic      28 bytes   b"tracefx executable on disk 1"
     name       20 bytes   the digest that the file is called by
@@ -22,56 +15,25 @@ disk, because what a power failure leaves of it fails the checksum.
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, final
 
-from tracefx.core.digest import executable_key, is_own
-from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache
-from tracefx.xla import runtime
 
 _MAGIC: Final = b"tracefx executable on disk 1"
-_NAME: Final = 20  # bytes
+NAME_BYTES: Final = 20
 _CHECKSUM: Final = 32  # bytes
-_BEFORE: Final = len(_MAGIC) + _NAME + 8
+_BEFORE: Final = len(_MAGIC) + NAME_BYTES + 8
 _ENTRY: Final = ".executable"
 _PARTIAL: Final = ".partial"
 _ABANDONED: Final = 3600  # seconds, after which a partial file's writer must have died
-
-
-def entry_name(
-    jaxpr: Jaxpr,
-    donated: frozenset[int],
-    keep_unused: bool,
-    device: runtime.Device,
-    options: Mapping[str, runtime.CompilerOption],
-) -> bytes | None:
-    """The name of a program's executable, or `None` if the program must be compiled in every process."""
-    key = executable_key(jaxpr)
-    if key is None or not is_own(jaxpr) or any(effect.observable for effect in jaxpr.effects):
-        return None
-    parts = (key, sorted(donated), keep_unused, own_text(), runtime.compilation_identity(device, options))
-    return blake2b(repr(parts).encode(), digest_size=_NAME).digest()
-
-
-@functools.cache
-def own_text() -> bytes:
-    """A digest of tracefx's source, in place of a version that stays the same while a rule is edited."""
-    package = Path(__file__).parent.parent
-    text = blake2b(digest_size=_NAME)
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        text.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
-    return text.digest()
 
 
 @final

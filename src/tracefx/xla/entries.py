@@ -1,0 +1,48 @@
+"""Which executables a compilation cache keeps, and under which names a later process finds them.
+
+The name is the digest of the program's executable key, its donated inputs, whether unused ones are kept, and all that
+compiling depends on beside it: jaxlib, the compiler's options, the device, the instructions of its processor, and the
+text of tracefx itself, whose rules say what a program lowers to. What a program needs beside its executable (which
+inputs that takes, where the outputs come from) follows from the program, so nothing of it is kept.
+
+Programs without a key (they hold callables), with operations or parameters of others' classes (whose rules may
+change) and with effects have no name. The backend keeps none that call the host's own code either.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from tracefx.core.digest import executable_key, is_own
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.xla import runtime
+from tracefx.xla.disk import NAME_BYTES
+
+
+def entry_name(
+    jaxpr: Jaxpr,
+    donated: frozenset[int],
+    keep_unused: bool,
+    device: runtime.Device,
+    options: Mapping[str, runtime.CompilerOption],
+) -> bytes | None:
+    """The name of a program's executable, or `None` if the program must be compiled in every process."""
+    key = executable_key(jaxpr)
+    if key is None or not is_own(jaxpr) or any(effect.observable for effect in jaxpr.effects):
+        return None
+    parts = (key, sorted(donated), keep_unused, own_text(), runtime.compilation_identity(device, options))
+    return blake2b(repr(parts).encode(), digest_size=NAME_BYTES).digest()
+
+
+@functools.cache
+def own_text() -> bytes:
+    """A digest of tracefx's source, in place of a version that stays the same while a rule is edited."""
+    package = Path(__file__).parent.parent
+    text = blake2b(digest_size=NAME_BYTES)
+    for path in sorted(package.rglob("*.py")):
+        content = path.read_bytes()
+        text.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+    return text.digest()

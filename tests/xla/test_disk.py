@@ -1,0 +1,431 @@
+"""Executables on disk: found by later processes, whatever happens to the files meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.core.programs import Printing
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.settings import CompilationCache, cache_at
+from tracefx.extend import Effects, Lowerable, Primitive, ShapedArray, bind1
+from tracefx.xla import backend as xla_backend
+from tracefx.xla import entries, runtime
+from tracefx.xla.backend import XlaBackend
+from tracefx.xla.disk import Disk
+from tracefx.xla.entries import entry_name
+from tracefx.xla.lower import lower
+from tracefx.xla.runtime import executables
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+NAME: Final = b"n" * 20
+OTHER: Final = b"o" * 20
+OVERHEAD: Final = 28 + 20 + 8 + 32  # bytes of a file beside its content
+
+
+def f(x: Any) -> Any:
+    return fnp.sum(fnp.sin(x) * 2.0)
+
+
+def program(of: Callable[..., Any] = f) -> Jaxpr:
+    """A program that nothing was derived from yet, as a new process has it."""
+    return fx.make_jaxpr(of)(X).jaxpr
+
+
+def run(of: Callable[..., Any] = f) -> Any:
+    """The outputs of a function, compiled as a new process does it."""
+    return XlaBackend().compiled(program(of), "f")([X])
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was lowered, and what compiled."""
+    done: list[str] = []
+    compile_module = runtime.compile_module
+
+    def lowering(*args: Any) -> Any:
+        done.append("lowered")
+        return lower(*args)
+
+    def compiling(*args: Any, **kwargs: Any) -> Any:
+        done.append("compiled")
+        return compile_module(*args, **kwargs)
+
+    monkeypatch.setattr(xla_backend, "lower", lowering)
+    monkeypatch.setattr(runtime, "compile_module", compiling)
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is the cache during the test, and isn't there yet."""
+    path = tmp_path / "some" / "programs"
+    with fx.compilation_cache(path):
+        yield path
+
+
+def files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.executable"))
+
+
+def in_new_process(text: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+# ------------------------------------------------------------------ what is found, and by whom
+
+SECOND_PROCESS: Final = """
+    import numpy as np
+    import tracefx as fx, tracefx.numpy as fnp
+    from tracefx.xla import backend, runtime
+
+    done = []
+    for module, name in ((backend, "lower"), (runtime, "compile_module")):
+        def spied(*args, _real=getattr(module, name), _name=name, **kwargs):
+            done.append(_name)
+            return _real(*args, **kwargs)
+        setattr(module, name, spied)
+
+    @fx.jit
+    def inner(w, x):
+        return fnp.tanh(x @ w)
+
+    def loss(p, x, unused):
+        return fnp.sum(inner(p["w"], x) * p["b"] ** 2)
+
+    def step(p, x, unused):
+        value, g = fx.value_and_grad(loss)(p, x, unused)
+        return {k: p[k] - 0.1 * g[k] for k in p}, value, x, 2.5, fnp.bfloat16(1.25), g["w"] > 0
+
+    p = {"w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "b": np.ones(4, np.float32)}
+    x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    outs = fx.tree.leaves(fx.jit(step, donate_argnums=0)(p, x, 3.0))
+    outs += fx.tree.leaves(fx.vmap(fx.grad(lambda x: inner(p["w"], x).sum()))(x))
+    print(done)
+    done.clear()
+    compiled = fx.jit(step, keep_unused=True).lower(p, x, 3.0).compile()
+    outs += fx.tree.leaves(compiled(p, x, 3.0))
+    assert "f32[2,3]" in compiled.as_text() and compiled.cost_analysis()["flops"] > 0
+    print(done)
+    print([(str(o.aval), o.weak_type, np.asarray(o).tobytes().hex()) for o in outs])
+"""
+
+
+def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
+    told = [in_new_process(SECOND_PROCESS, TRACEFX_COMPILATION_CACHE_DIR=str(tmp_path)).communicate()[0] for _ in "12"]
+    (did, lowered, first), (did_then, lowered_then, second) = [t.splitlines() for t in told]
+    assert "'lower', 'compile_module'" in did
+    assert lowered == "['lower', 'compile_module']"
+    assert did_then == "[]"
+    assert lowered_then == "['lower']"  # `lower()` lowers anew
+    assert first == second
+
+
+def test_off_by_default(made: list[str]) -> None:
+    for _ in range(2):
+        run()
+    assert made == ["lowered", "compiled"] * 2
+
+
+def test_within_a_block(folder: Path, made: list[str]) -> None:
+    first = run()
+    assert made == ["lowered", "compiled"]
+    second = run()
+    with fx.compilation_cache(None):
+        third = run()
+    assert made == ["lowered", "compiled"] * 2
+    assert float(first[0]) == float(second[0]) == float(third[0])
+    assert len(files(folder)) == 1
+    assert folder.stat().st_mode & 0o77 == 0
+
+
+def test_by_an_argument(tmp_path: Path, made: list[str]) -> None:
+    g = fx.jit(lambda x: f(x) * 3)
+    lowered = g.lower(X)
+    texts = [lowered.compile(cache=folder).as_text() for folder in (tmp_path, str(tmp_path))]
+    assert made == ["lowered", "compiled"]
+    assert len(files(tmp_path)) == 1
+    assert all("sine" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "says"),
+    [
+        (lambda: fx.compilation_cache(3), TypeError, "path of a folder, got 3 of type int"),  # type: ignore[arg-type]  # what is tested
+        (lambda: fx.compilation_cache("x", max_bytes=-1), ValueError, "number of bytes for max_bytes, got -1"),
+        (lambda: fx.compilation_cache("x", max_bytes=True), ValueError, "number of bytes for max_bytes, got True"),
+    ],
+)
+def test_bad_caches(bad: Callable[[], object], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        bad()
+
+
+def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = runtime.devices()[0]
+    jaxpr = program()
+    names = {
+        "plain": entry_name(jaxpr, frozenset(), False, device, {}),
+        "program": entry_name(program(lambda x: fnp.sum(fnp.cos(x) * 2.0)), frozenset(), False, device, {}),
+        "donated": entry_name(jaxpr, frozenset({0}), False, device, {}),
+        "kept": entry_name(jaxpr, frozenset(), True, device, {}),
+        "option": entry_name(jaxpr, frozenset(), False, device, {"xla_cpu_enable_fast_math": True}),
+        "level": entry_name(jaxpr, frozenset(), False, device, {"optimization_level": 1}),
+    }
+    assert entry_name(program(), frozenset(), False, device, {}) == names["plain"]
+    monkeypatch.setattr(executables, "JAXLIB_VERSION", "0.0.1")
+    names["jaxlib"] = entry_name(jaxpr, frozenset(), False, device, {})
+    monkeypatch.undo()
+    monkeypatch.setattr(entries, "own_text", lambda: b"edited")
+    names["rules"] = entry_name(jaxpr, frozenset(), False, device, {})
+    monkeypatch.undo()
+
+    class OtherProcessor:
+        def fingerprint(self) -> int:
+            return 0
+
+    monkeypatch.setattr(executables, "topology_for_devices", lambda devices: OtherProcessor())
+    names["processor"] = entry_name(jaxpr, frozenset(), False, device, {})
+    assert None not in names.values()
+    assert len(set(names.values())) == len(names)
+
+
+# ------------------------------------------------------------------ what is not kept
+
+
+@final
+@frozen(eq=False)
+class Twice(Primitive, Lowerable):
+    """What a user defines, and may define in another way tomorrow."""
+
+    name = "twice"
+    observable: bool = False
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset({Printing()}) if self.observable else frozenset()
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return avals
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+        return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
+
+
+def of_users(x: Any) -> Any:
+    return bind1(Twice(), x)
+
+
+def test_what_a_users_rule_makes_is_not_kept(folder: Path) -> None:
+    for of in (of_users, lambda x: fx.jit(of_users)(x) + 1):
+        jaxpr = program(of)
+        np.testing.assert_array_equal(np.asarray(XlaBackend().compiled(jaxpr, "f")([X])[0])[0], run(of)[0][0])
+    assert files(folder) == []
+
+
+def test_what_has_effects_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "is_own", lambda jaxpr: True)  # as if tracefx had such operations
+    run(of_users)
+    assert len(files(folder)) == 1
+    run(lambda x: bind1(Twice(observable=True), x))
+    assert len(files(folder)) == 1
+
+
+def test_what_calls_the_host_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla_backend, "lower", lambda *args: evolve(lower(*args), calls_host=True))
+    run()
+    assert files(folder) == []
+
+
+# ------------------------------------------------------------------ damage
+
+
+def damaged(data: bytes, chance: random.Random) -> Iterator[bytes]:
+    for _ in range(150):
+        place = chance.randrange(len(data))
+        yield data[:place] + bytes([data[place] ^ (1 << chance.randrange(8))]) + data[place + 1 :]
+        yield data[:place]
+        yield data[:place] + data[place + 1 :]
+        yield data + chance.randbytes(1 + chance.randrange(100))
+        yield data[:place] + chance.randbytes(1) + data[place:]
+    yield from (b"", b"\0" * len(data), data * 2, data[1:], data[::-1], b"some other program's file\n")
+
+
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
+    cache, chance = cache_at(tmp_path), random.Random(0)
+    Disk().store(cache, NAME, chance.randbytes(300))
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    for data in damaged(whole, chance):
+        path.write_bytes(data)
+        assert Disk().load(cache, NAME) is None
+    path.write_bytes(whole)
+    assert Disk().load(cache, NAME) == whole[56:-32]
+
+
+def test_a_file_under_anothers_name_is_as_good_as_none(tmp_path: Path) -> None:
+    cache = cache_at(tmp_path)
+    Disk().store(cache, NAME, b"content")
+    files(tmp_path)[0].rename(tmp_path / f"{OTHER.hex()}.executable")
+    assert Disk().load(cache, OTHER) is None
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "extended", "of another format"])
+def test_what_is_damaged_is_compiled_anew_and_replaced(harm: str, folder: Path, made: list[str]) -> None:
+    expected = float(run()[0])
+    (path,) = files(folder)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    if harm == "of another format":  # whole, but no executable
+        Disk().store(cache_at(folder), bytes.fromhex(path.stem), b"no executable")
+    else:
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        path.write_bytes({"flipped": flipped, "cut": whole[:middle], "extended": whole + b"\0"}[harm])
+    for _ in range(3):
+        assert float(run()[0]) == expected
+    assert made == ["lowered", "compiled"] * 2
+
+
+def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> None:
+    size = 1 << 26
+    text = """
+        import sys
+        from pathlib import Path
+        from tracefx.core.settings import CompilationCache
+        from tracefx.xla.disk import Disk
+
+        print("ready", flush=True)
+        while True:
+            Disk().store(CompilationCache(Path(sys.argv[1])), b"n" * 20, b"c" * int(sys.argv[2]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(text), str(tmp_path), str(size)]
+    left: list[Path] = []
+    for _ in range(20):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            while not any(p.stat().st_size for p in tmp_path.glob("*.partial") if p.exists()):
+                time.sleep(0.001)
+            writer.send_signal(signal.SIGKILL)
+        assert Disk().load(cache_at(tmp_path), NAME) in (None, b"c" * size)
+        left = list(tmp_path.glob("*.partial"))
+        if left:
+            break
+    assert left  # one of them was killed in the middle of writing
+    Disk().store(cache_at(tmp_path), NAME, b"small")
+    assert list(tmp_path.glob("*.partial")) == left  # it might still be written to
+    os.utime(left[0], (0, 0))
+    Disk().store(cache_at(tmp_path), NAME, b"small")
+    assert list(tmp_path.glob("*.partial")) == []
+    assert Disk().load(cache_at(tmp_path), NAME) == b"small"
+
+
+def test_eight_processes_write_at_once(tmp_path: Path) -> None:
+    """There is room for three of the five files they write, so they drop each other's as well."""
+    text = f"""
+        from pathlib import Path
+        from tracefx.core.settings import CompilationCache
+        from tracefx.xla.disk import Disk
+
+        cache, disk, found = CompilationCache(Path({str(tmp_path)!r}), 3 * 20_200), Disk(), 0
+        for i in range(40):
+            name, content = bytes([i % 5]) * 20, bytes([i % 5]) * 20_000
+            loaded = disk.load(cache, name)
+            assert loaded in (None, content)
+            found += loaded is not None
+            disk.store(cache, name, content)
+        print(found)
+    """
+    processes = [in_new_process(text, PYTHONWARNINGS="error") for _ in range(8)]
+    told = [p.communicate()[0] for p in processes]
+    assert [p.returncode for p in processes] == [0] * 8
+    assert all(t.strip().isdigit() for t in told)
+    left = files(tmp_path)
+    assert 1 <= len(left) <= 3
+    assert list(tmp_path.glob("*.partial")) == []
+    for path in left:
+        name = bytes.fromhex(path.stem)
+        assert Disk().load(cache_at(tmp_path), name) == name[:1] * 20_000
+
+
+# ------------------------------------------------------------------ room
+
+
+def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    cache, a_disk = CompilationCache(tmp_path, 3 * (1000 + OVERHEAD)), Disk()
+    names = [bytes([i]) * 20 for i in range(4)]
+    for age, name in zip((30, 20, 10), names, strict=False):
+        a_disk.store(cache, name, b"c" * 1000)
+        os.utime(tmp_path / f"{name.hex()}.executable", (time.time() - age,) * 2)
+    assert a_disk.load(cache, names[0]) is not None  # the oldest, which is used
+    a_disk.store(cache, names[3], b"c" * 1000)
+    assert [a_disk.load(cache, name) is not None for name in names] == [True, False, True, True]
+
+
+def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    cache = CompilationCache(tmp_path, 1000)
+    Disk().store(cache, NAME, b"c" * 500)
+    Disk().store(cache, OTHER, b"c" * 1000)
+    assert [Disk().load(cache, n) for n in (NAME, OTHER)] == [b"c" * 500, None]
+
+
+# ------------------------------------------------------------------ disks that fail
+
+
+def two_results() -> list[float]:
+    """Of two programs, compiled by one backend."""
+    backend = XlaBackend()
+    return [float(backend.compiled(program(of), "f")([X])[0]) for of in (f, lambda x: f(x) + 1)]
+
+
+def test_a_full_disk_costs_one_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(RuntimeWarning, match="cannot be written: .*No space left") as told:
+        results = two_results()
+    assert len(told) == 1
+    assert results[1] == results[0] + 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_is_none_costs_one_warning(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("not a folder")
+    with fx.compilation_cache(path), pytest.warns(RuntimeWarning, match="cannot be read") as told:
+        two_results()
+    assert len(told) == 1
+
+
+def test_a_cache_that_works_warns_of_nothing(folder: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run()
+        run()
