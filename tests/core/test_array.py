@@ -154,3 +154,21 @@ def test_scalar_types_name_dtypes_and_make_arrays() -> None:
         assert ours != fnp.float32
         assert (ours(1).dtype, ours(1).weak_type) == (want(1).dtype, want(1).weak_type)
         assert fnp.zeros(2, ours).dtype == np.dtype(want)
+
+
+HUGE: dict[str, Callable[[], fx.Array]] = {
+    "a number beside an array": lambda: fnp.ones(1) * 1e300,
+    "in tracefx.lax": lambda: fx.lax.mul(fnp.ones(1), 1e300),
+    "under jit": lambda: fx.jit(lambda x: x * 1e300)(fnp.ones(1)),
+    "a NumPy scalar": lambda: fnp.ones(1) * np.float64(1e300),
+    "a NumPy array": lambda: fnp.asarray(np.array([1e300])),
+    "a list": lambda: fnp.asarray([1e300]),
+    "in full": lambda: fnp.full(1, np.float64(1e300)),
+    "half precision": lambda: fnp.asarray([1e6], "float16"),
+    "a tangent": lambda: fx.jvp(lambda x: x * 2, (1.0,), (1e300,))[1],
+}
+
+
+@pytest.mark.parametrize("make", HUGE.values(), ids=HUGE)
+def test_numbers_too_large_for_their_dtype_are_infinite_without_a_warning(make: Callable[[], fx.Array]) -> None:
+    assert np.isposinf(np.asarray(make())).all()

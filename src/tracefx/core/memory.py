@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.kernels import quietly
 
 ALIGNMENT: Final = 64  # bytes; XLA borrows host memory aligned so, and copies any other
 _WORTH_ALIGNING: Final = 1 << 16  # bytes
@@ -30,12 +31,20 @@ def address(array: NDArray) -> int:
     return where
 
 
+def _converted(x: NDArray, dtype: DType) -> NDArray:
+    return np.array(x, dtype, order="C", copy=True)
+
+
+def _fill(room: NDArray, x: NDArray) -> None:
+    np.copyto(room, x, casting="unsafe")
+
+
 def private_copy(x: NDArray, dtype: DType) -> NDArray:
     """A copy that nobody can write to, converted to `dtype`; aligned if it is large."""
     if x.nbytes < _WORTH_ALIGNING:
-        copy = np.array(x, dtype, order="C", copy=True)
+        copy = quietly(_converted, x, dtype)
     else:
         copy = aligned_empty(x.shape, dtype)
-        np.copyto(copy, x, casting="unsafe")
+        quietly(_fill, copy, x)
     copy.flags.writeable = False
     return copy

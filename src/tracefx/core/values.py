@@ -15,6 +15,7 @@ from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError
+from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.memory import private_copy
 from tracefx.core.settings import X64
@@ -141,7 +142,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         x = x[()]
     if isinstance(x, np.generic):
         dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
-        scalar: Scalar = (x if x.dtype == dtype else x.astype(dtype)).item()
+        scalar: Scalar = (x if x.dtype == dtype else quietly(x.astype, dtype)).item()
         return Literal(scalar, ShapedArray((), dtype))
     raise TypeError(
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}; "

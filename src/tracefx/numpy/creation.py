@@ -25,7 +25,7 @@ from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import arithmetic, basis, comparison, elementwise, rounding, shape
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
 
 Nested: TypeAlias = ArrayLike | Sequence["Nested"]
@@ -80,7 +80,7 @@ def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
         return as_array(x)
     if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
-        return from_numpy(cast(np.asarray(x), dtype), dtype)
+        return from_numpy(convert_host(np.asarray(x), dtype), dtype)
     return as_array(to_type(x, dtype, what="array: object"))
 
 
@@ -110,9 +110,9 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
         data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        data = np.array([cast(np.asarray(leaf), dtype) for leaf in leaves], dtype)
+        data = np.array([convert_host(np.asarray(leaf), dtype) for leaf in leaves], dtype)
     else:
-        data = cast(np.array(leaves), dtype)
+        data = convert_host(np.array(leaves), dtype)
     return _owned(data.reshape(sizes))
 
 

@@ -19,12 +19,13 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
+from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import broadcast_to, convert
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import convert_host
 
 _PYTHON: Final = frozenset({bool, int, float, complex})
 Key: TypeAlias = ShapedArray | type
@@ -121,7 +122,7 @@ def _number(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
     if kind is int:
         info = dtypes.iinfo(aval.dtype)
         if not info.min <= x <= info.max:  # type: ignore[operator]  # promotion never goes from complex to int
-            return Literal(cast(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
+            return Literal(convert_host(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
     return literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
 
 
@@ -129,7 +130,7 @@ def literal(x: Scalar, aval: ShapedArray) -> Literal:
     """A literal whose number is as precise as its dtype, as printed programs show it."""
     # Rounding takes longer than all the rest, and small whole numbers are exact in most dtypes.
     exact = not isinstance(x, complex) and -256 <= x <= 256 and x == int(x) and aval.dtype.itemsize > 1
-    return Literal(x if exact else aval.dtype.type(x).item(), aval)
+    return Literal(x if exact else quietly(aval.dtype.type, x).item(), aval)
 
 
 def python_kind(dtype: DType) -> type[Scalar]:
@@ -208,7 +209,7 @@ def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
     aval = x.aval
     if aval.dtype == dtype and aval.weak_type == weak:
         return x
-    scalar: Scalar = cast(x.numpy(), dtype).item()
+    scalar: Scalar = convert_host(x.numpy(), dtype).item()
     return Literal(scalar, ShapedArray((), dtype, weak))
 
 

@@ -25,7 +25,7 @@ from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, 
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Domain, LinearOperation, Operation, require_axes, static_shape
 
 # ------------------------------------------------------------------ convert_element_type
@@ -110,7 +110,7 @@ def retyped(x: Value, dtype: DType, weak_type: bool) -> Value:
     if isinstance(x, Literal):
         if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
             return x
-        return Literal(cast(x.numpy(), dtype).item(), ShapedArray((), dtype, weak_type))
+        return Literal(convert_host(x.numpy(), dtype).item(), ShapedArray((), dtype, weak_type))
     return convert(x, dtype, weak_type)
 
 

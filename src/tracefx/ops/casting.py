@@ -6,6 +6,7 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.kernels import quietly
 
 
 def cast(x: NDArray, dtype: DType) -> NDArray:
@@ -27,6 +28,11 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
     if dtypes.is_float(x.dtype):
         return _saturate(x.astype(np.float64), dtype)
     return _wrap(x, dtype)
+
+
+def convert_host(x: NDArray, dtype: DType) -> NDArray:
+    """`cast` outside a kernel, where NumPy would warn of an overflow that gives infinity."""
+    return x if x.dtype == dtype else quietly(cast, x, dtype)
 
 
 def _saturate(x: NDArray, dtype: DType) -> NDArray:

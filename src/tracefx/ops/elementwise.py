@@ -27,7 +27,7 @@ from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import convert_host
 from tracefx.ops.operation import ANY, Domain, Operation
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
@@ -113,7 +113,7 @@ class Elementwise(Operation):
         if self.kernels_widen:
             hosts = [h.astype(np.int8) if h.dtype in SIGNED_NARROW else h for h in hosts]
             hosts = [h.astype(np.uint8) if h.dtype in UNSIGNED_NARROW else h for h in hosts]
-        return [ConcreteArray(aval, cast(np.asarray(quietly(self.kernel, *hosts)), aval.dtype))]
+        return [ConcreteArray(aval, convert_host(np.asarray(quietly(self.kernel, *hosts)), aval.dtype))]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:

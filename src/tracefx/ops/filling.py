@@ -24,7 +24,7 @@ from tracefx.ops.basis import (
     broadcast_in_dim,
     convert,
 )
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static import static_int
 
@@ -115,7 +115,7 @@ def full_like(
 def _scalar_as(x: Value, dtype: DType, weak: bool) -> Value:
     """A scalar of another type; a literal stays one."""
     if isinstance(x, Literal):
-        return Literal(python_type(dtype)(cast(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
+        return Literal(python_type(dtype)(convert_host(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
     return convert(x, dtype, weak)
 
 
