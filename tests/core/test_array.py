@@ -165,7 +165,7 @@ HUGE: dict[str, Callable[[], fx.Array]] = {
     "a list": lambda: fnp.asarray([1e300]),
     "in full": lambda: fnp.full(1, np.float64(1e300)),
     "half precision": lambda: fnp.asarray([1e6], "float16"),
-    "a tangent": lambda: fx.jvp(lambda x: x * 2, (1.0,), (1e300,))[1],
+    "a tangent": lambda: fx.jvp(lambda x: x * 2, (fnp.ones(1),), (np.array([1e300]),))[1],
 }
 
 
