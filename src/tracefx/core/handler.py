@@ -192,6 +192,8 @@ def as_array(x: ArrayLike) -> Array:
     >>> as_array(2.0)
     Array(2., dtype=float32, weak_type=True)
     """
+    if isinstance(x, Array):
+        return x
     value = as_value(x)
     return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
 

@@ -27,26 +27,35 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict
 from tracefx.core.errors import MissingRuleError
+from tracefx.core.slots import setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 
 # ------------------------------------------------------------------ what rules speak of
 
 
 @final
-@frozen
+@frozen(init=False)
 class Zero:
     """A tangent or cotangent known to be zero: no array of zeros is made for it."""
 
     aval: ShapedArray
 
+    def __init__(self, aval: ShapedArray) -> None:
+        _set_zero(self, aval)
+
 
 @final
-@frozen
+@frozen(init=False)
 class Linear:
     """Stands, in a transpose rule, for an operand the operation is linear in: its type is known, its value isn't."""
 
     aval: ShapedArray
 
+    def __init__(self, aval: ShapedArray) -> None:
+        _set_linear(self, aval)
+
+
+_set_zero, _set_linear = setter(Zero, "aval"), setter(Linear, "aval")
 
 Tangent: TypeAlias = Value | Zero
 

@@ -19,18 +19,23 @@ from tracefx.core.values import Value
 
 
 @final
-@frozen(eq=False)
 class BatchTracer(Tracer):
-    """A value that differs along the batch: the whole batch, and which axis of it is the batch axis."""
+    """A value that differs along the batch: the whole batch, and which axis of it is the batch axis.
 
+    A plain class, as `StageTracer` is, and for its reason.
+    """
+
+    __slots__ = ("aval", "dim", "handler", "origin", "val")
+    aval: ShapedArray
     handler: Batch
-    val: Value
-    dim: int
     origin: Origin
-    aval: ShapedArray = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "aval", self.val.aval.without_axis(self.dim))
+    def __init__(self, handler: Batch, val: Value, dim: int, origin: Origin) -> None:
+        self.handler = handler
+        self.val = val
+        self.dim = dim
+        self.origin = origin
+        self.aval = val.aval.without_axis(dim)
 
     @override
     def __repr__(self) -> str:

@@ -32,19 +32,23 @@ _LOSSES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
 
 
 @final
-@frozen(eq=False)
 class JVPTracer(Tracer):
-    """A primal with a tangent that may be nonzero; values whose tangent is zero are left unwrapped."""
+    """A primal with a tangent that may be nonzero; values whose tangent is zero are left unwrapped.
 
+    A plain class, as `StageTracer` is, and for its reason.
+    """
+
+    __slots__ = ("aval", "handler", "origin", "primal", "tangent")
+    aval: ShapedArray
     handler: JVP
-    primal: Value
-    tangent: Value
     origin: Origin
 
-    @property
-    @override
-    def aval(self) -> ShapedArray:
-        return self.primal.aval
+    def __init__(self, handler: JVP, primal: Value, tangent: Value, origin: Origin) -> None:
+        self.handler = handler
+        self.primal = primal
+        self.tangent = tangent
+        self.origin = origin
+        self.aval = primal.aval
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -111,4 +115,9 @@ class JVP(Handler):
         finally:
             CURRENT.reset(token)
         line = here()
-        return [p if type(t) is Zero else JVPTracer(self, p, t, line) for p, t in zip(outs, out_tangents, strict=True)]
+        if len(outs) == 1:  # nearly all operations
+            (p,), (t,) = outs, out_tangents
+            return (p if type(t) is Zero else JVPTracer(self, p, t, line),)
+        return [
+            p if isinstance(t, Zero) else JVPTracer(self, p, t, line) for p, t in zip(outs, out_tangents, strict=True)
+        ]

@@ -11,7 +11,7 @@ from typing_extensions import override
 from tracefx.core.handler import CURRENT
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.recording import Recording
+from tracefx.handlers.recording import Recording, StageTracer
 
 
 @final
@@ -23,9 +23,9 @@ class PartialEval(Recording):
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        unknown = [self.owns(a) for a in args]
-        if True in unknown:
-            return prim.partial_eval(self, unknown, args)
+        for a in args:
+            if type(a) is StageTracer and a.handler is self:
+                return prim.partial_eval(self, [self.owns(a) for a in args], args)
         return self.inner.bind(prim, args)
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:

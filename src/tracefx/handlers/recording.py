@@ -139,14 +139,14 @@ class Recording(Handler):
         return [StageTracer(self, v, source) for v in outs]
 
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
-        """The finished program, and the values of its constants."""
+        """The finished program, its variables numbered as they came, and the values of its constants."""
         atoms = tuple([self.atom(o) for o in outs])
         held = list(self.consts.values())
         jaxpr = Jaxpr(tuple([v for v, _ in held]), tuple([t.binder for t in inputs]), tuple(self.eqns), atoms)
-        return (_numbered(jaxpr) if held else jaxpr), [x for _, x in held]
+        return jaxpr, [x for _, x in held]
 
 
-def _numbered(jaxpr: Jaxpr) -> Jaxpr:
+def numbered(jaxpr: Jaxpr) -> Jaxpr:
     """The same program, variables numbered in the order they are bound, as if constants had come first."""
     binders = [*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outs]]
     new = {v.index: Var(i, v.aval) for i, v in enumerate(binders)}

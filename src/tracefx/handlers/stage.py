@@ -11,7 +11,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
-from tracefx.handlers.recording import Recording
+from tracefx.handlers.recording import Recording, numbered
 
 
 @final
@@ -42,4 +42,5 @@ def stage(
         outs = f(*inputs)
     finally:
         CURRENT.reset(token)
-    return handler.build(inputs, outs)
+    jaxpr, consts = handler.build(inputs, outs)
+    return numbered(jaxpr) if consts else jaxpr, consts

@@ -27,17 +27,16 @@ def backward(
     for v, x in zip(jaxpr.constvars + jaxpr.invars, [*consts, *args], strict=True):
         env[v.index] = x
 
-    def read(atom: Atom) -> Value | Linear:
-        if isinstance(atom, Literal):
-            return atom
-        value = env[atom.index]
-        assert value is not None
-        return value
-
     linear: list[tuple[Eqn, list[Value | Linear]]] = []
     for eqn in jaxpr.eqns:
-        operands = [read(a) for a in eqn.inputs]
-        known = [x for x in operands if not isinstance(x, Linear)]
+        operands: list[Value | Linear] = []
+        known: list[Value] = []
+        for a in eqn.inputs:
+            operand = a if isinstance(a, Literal) else env[a.index]
+            assert operand is not None
+            operands.append(operand)
+            if not isinstance(operand, Linear):
+                known.append(operand)
         if len(known) == len(operands):
             for v, x in zip(eqn.outs, handler.bind(eqn.prim, known), strict=True):
                 env[v.index] = x
@@ -48,8 +47,8 @@ def backward(
 
     ct_env: list[Tangent | None] = [None] * jaxpr.var_count
 
-    def accumulate(atom: Atom, ct: Tangent | None) -> None:
-        if ct is None or isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
+    def accumulate(atom: Atom, ct: Tangent) -> None:
+        if isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
             return
         before = ct_env[atom.index]
         ct_env[atom.index] = ct if before is None else add_tangents(before, ct)
@@ -62,11 +61,16 @@ def backward(
     for atom, ct in zip(jaxpr.outs, cts, strict=True):
         accumulate(atom, ct)
     for eqn, operands in reversed(linear):
-        out_cts = [take(v) for v in eqn.outs]
-        if all(isinstance(ct, Zero) for ct in out_cts):
-            continue
-        for atom, in_ct in zip(eqn.inputs, _transpose(eqn, out_cts, operands), strict=True):
-            accumulate(atom, in_ct)
+        out_cts = []
+        reached = False
+        for v in eqn.outs:
+            ct = take(v)
+            out_cts.append(ct)
+            reached = reached or not isinstance(ct, Zero)
+        if reached:
+            for atom, in_ct in zip(eqn.inputs, _transpose(eqn, out_cts, operands), strict=True):
+                if in_ct is not None:
+                    accumulate(atom, in_ct)
     return [take(v) if isinstance(x, Linear) else None for v, x in zip(jaxpr.invars, args, strict=True)]
 
 

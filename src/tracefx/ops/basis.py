@@ -98,7 +98,7 @@ def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
 
 def fit(x: Tangent, aval: ShapedArray) -> Tangent:
     """A tangent or cotangent with exactly the type of the value it belongs to: shape by broadcasting, then dtype."""
-    if isinstance(x, Zero) or x.aval == aval:
+    if x.aval is aval or isinstance(x, Zero) or x.aval == aval:
         return x
     if x.aval.shape != aval.shape:
         x = broadcast_to(x, aval.shape)

@@ -84,18 +84,22 @@ class Elementwise(Operation):
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         # An operand or two of one type, or an array and a number of its dtype: what most programs are made of. Every
         # call counts here, so the conditions are written out.
-        x, y = args[0], args[-1]
-        aval = x.aval
-        if len(args) == 2 and (
-            (type(x) is ConcreteArray and type(y) is ConcreteArray and (y.aval is aval or y.aval == aval))
-            or (type(x) is ConcreteArray and type(y) is Literal and yields(y.aval, aval))
-            or (type(x) is Literal and type(y) is ConcreteArray and yields(aval, y.aval))
-        ):
-            aval = y.aval if type(x) is Literal else aval
-            if aval.dtype in self.domain.plain:
-                return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy(), y.numpy()))]
-        elif len(args) == 1 and type(x) is ConcreteArray and aval.dtype in self.domain.plain:
-            return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy()))]
+        x = args[0]
+        if type(x) is ConcreteArray or type(x) is Literal:
+            aval = x.aval
+            if len(args) == 1:
+                if aval.dtype in self.domain.plain:
+                    return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy()))]
+            elif len(args) == 2:
+                y = args[1]
+                if type(y) is ConcreteArray or type(y) is Literal:
+                    other = y.aval
+                    if other is not aval and not yields(other, aval) and other != aval:
+                        if not yields(aval, other):
+                            return self._evaluate_any(args)
+                        aval = other
+                    if aval.dtype in self.domain.plain:
+                        return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy(), y.numpy()))]
         return self._evaluate_any(args)
 
     def _made(self, aval: ShapedArray, out: NDArray) -> ConcreteArray:
@@ -140,7 +144,7 @@ class Elementwise(Operation):
 
 
 def yields(number: ShapedArray, aval: ShapedArray) -> bool:
-    """Whether a number of type `number` beside an array of type `aval` leaves it its type."""
+    """Whether an operand of type `number`, without axes, beside one of type `aval` leaves the output that type."""
     return number.dtype is aval.dtype and not number.shape and (number.weak_type or not aval.weak_type)
 
 
@@ -191,11 +195,12 @@ class Smooth(Elementwise, Differentiable):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         out = bind1(self, *primals)
         aval = out.aval.tangent()
-        total: Tangent = Zero(aval)
+        total: Tangent | None = None
         for i, t in enumerate(tangents):
             if not isinstance(t, Zero):
-                total = add_tangents(total, fit(self.push(i, t, out, *primals), aval))
-        return [out], [total]
+                term = fit(self.push(i, t, out, *primals), aval)
+                total = term if total is None else add_tangents(total, term)
+        return [out], [Zero(aval) if total is None else total]
 
 
 # ------------------------------------------------------------------ add: the tangents of all others are added

@@ -135,7 +135,9 @@ class IntegerPow(Smooth):
         (x,) = primals
         if self.y == 0:
             return Zero(out.aval.tangent())
-        return mul(tangent, mul(float(self.y), integer_pow(x, self.y - 1))) if self.y != 1 else tangent
+        if self.y == 1:
+            return tangent
+        return mul(tangent, mul(float(self.y), x if self.y == 2 else integer_pow(x, self.y - 1)))
 
     @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
