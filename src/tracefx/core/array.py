@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from types import EllipsisType
 from typing import Final, NoReturn, Protocol, Self, TypeAlias, TypeGuard, Union
 
@@ -25,17 +26,132 @@ ArrayLike: TypeAlias = Union["Array", Literal, NDArray, "np.generic", Scalar]
 Axes: TypeAlias = int | Sequence[int] | None
 IndexPart: TypeAlias = Union["Array", NDArray, Sequence[int], int, slice, EllipsisType, None]
 Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
+UpdateMode: TypeAlias = str | Enum | None
+"""What becomes of updates out of bounds: "drop" (the default), "clip", "promise_in_bounds", or the like as an enum."""
 
 
 class Updates(Protocol):
     """What `x.at[index]` can do: each gives a new array, since arrays never change."""
 
-    def get(self) -> Array:
-        """`x[index]`."""
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+        fill_value: Scalar | None = None,
+    ) -> Array:
+        """`x[index]`; `mode` says what is done out of bounds."""
         ...
 
-    def add(self, values: ArrayLike) -> Array:
+    def set(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` with `values` at the index."""
+        ...
+
+    def add(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
         """`x` with `values` added at the index."""
+        ...
+
+    def subtract(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` with `values` subtracted at the index."""
+        ...
+
+    def multiply(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` multiplied by `values` at the index."""
+        ...
+
+    def mul(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`multiply`."""
+        ...
+
+    def divide(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` divided by `values` at the index."""
+        ...
+
+    def power(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` to the power `values` at the index."""
+        ...
+
+    def min(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x`, at the index the least of it and `values`."""
+        ...
+
+    def max(
+        self,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x`, at the index the greatest of it and `values`."""
+        ...
+
+    def apply(
+        self,
+        func: Callable[[Array], ArrayLike],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+    ) -> Array:
+        """`x` with `func` applied at the index."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Where `gather` and `scatter_add` find their windows: what both have in common, in NumPy and in StableHLO."""
+"""Where `gather` and the scatters find their windows: what both have in common, in NumPy and in StableHLO."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GatherScatterMode(Enum):
     """There are none, says the caller; what happens with one is left open."""
 
 
-def mode_of(name: str, mode: GatherScatterMode | str) -> GatherScatterMode:
+def mode_of(name: str, mode: Enum | str) -> GatherScatterMode:
     if isinstance(mode, GatherScatterMode):
         return mode
     match mode:

@@ -1,0 +1,152 @@
+"""Updates at an index against `jax.numpy`: values, dtypes, what is out of bounds, derivatives."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import agree, both, check, f32, i32, numbers
+from tests.numpy.test_indexing import INDICES, X
+from tracefx import lax
+from tracefx.core.array import Array
+
+METHODS: Final = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")
+
+
+# JAX says that it will refuse values of a wider kind one day.
+lossy = pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
+
+
+@pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
+def test_setting_at_an_index(index: Any) -> None:
+    x, values = fnp.array(X), numbers("float32", X[index].shape)
+    expected = X.copy()
+    expected[index] = values
+    assert x.at[index].set(values).tolist() == expected.tolist()
+    assert fx.jit(lambda x, y: x.at[index].set(y))(x, values).tolist() == expected.tolist()
+    expected[index] = 2.0
+    assert x.at[index].set(2).tolist() == expected.tolist()
+    for mode in ("fill", "clip"):
+        assert x.at[index].get(mode=mode).tolist() == X[index].tolist()
+
+
+@lossy
+@pytest.mark.parametrize("method", METHODS)
+def test_every_update(method: str) -> None:
+    def updates(x: Any, i: Any, y: Any) -> list[Any]:
+        return [
+            getattr(x.at[i], method)(y),
+            getattr(x.at[1, 1:3], method)(y[:2, 0]),
+            getattr(x.at[:, None, 0], method)(3.0),
+            getattr(x.at[...], method)(2),
+            getattr(x.at[5], method)(2),
+            getattr(x.at[::-2, i], method)(y[:, :2].T, mode="clip"),
+        ]
+
+    for dtype in ("float32", "int8", "bfloat16"):
+        if method == "power" and dtype == "int8":
+            continue  # of negative powers
+        (x, a), (y, b) = both(np.abs(numbers(dtype, (3, 4)))), both(np.abs(numbers(dtype, (3, 4), 1)))
+        i, j = both(i32([2, -1, 7]))
+        check(updates(x, i, y), updates(a, j, b))
+        check(fx.jit(updates)(x, i, y), updates(a, j, b))
+
+
+@lossy
+@pytest.mark.parametrize("method", METHODS)
+def test_dtypes(method: str) -> None:
+    """The result has the dtype of the array; what JAX refuses is refused."""
+    for own, other in (("int8", "int32"), ("float16", "float32"), ("bool", "bool"), ("uint8", "uint8")):
+        (x, a), (y, b) = both(numbers(own, (3, 4))), both(numbers(other, (4,), 1))
+        agree(lambda x=x, y=y: getattr(x.at[1], method)(y), lambda a=a, b=b: getattr(a.at[1], method)(b))  # type: ignore[misc]  # defaults bind the loop's variables
+    agree(lambda: getattr(fnp.full(3, 2.0).at[1], method)(3), lambda: getattr(jnp.full(3, 2.0).at[1], method)(3))
+    ours, theirs = [getattr(m.full(3, 2, "int32").at[1], method) for m in (fnp, jnp)]
+    agree(lambda: ours(300), lambda: theirs(300))
+
+
+def test_out_of_bounds() -> None:
+    (x, y), (i, j) = both(np.arange(4, dtype=np.float32)), both(i32([1, 9, -9]))
+    for options in ({}, {"mode": "fill"}, {"mode": "fill", "fill_value": 7}, {"mode": "clip"}, {"fill_value": 7}):
+        kw: Any = options
+        check(x.at[i].get(**kw), y.at[j].get(**kw))
+        check(x.at[9].get(**kw), y.at[9].get(**kw))
+    for mode in ("drop", "clip", "promise_in_bounds"):
+        check(x.at[i].set(5.0, mode=mode), y.at[j].set(5.0, mode=mode))
+        check(x.at[-9].set(5.0, mode=mode), y.at[-9].set(5.0, mode=mode))
+    assert x.at[9].set(5.0, mode=lax.GatherScatterMode.CLIP).tolist() == [0.0, 1.0, 2.0, 5.0]
+
+
+# Each is called with the namespace, an array `f32[3,4]`, indices and values `f32[3,4]`.
+SMOOTH: Final[tuple[Callable[[Any, Any, Any, Any], Any], ...]] = (
+    lambda m, x, i, y: x.at[i].set(y),
+    lambda m, x, i, y: x.at[1, 1:3].set(y[0, :2]),
+    lambda m, x, i, y: x.at[:, 2].set(y[:, 0]),
+    lambda m, x, i, y: x.at[i[:2], i[:2]].set(y[0, :2], unique_indices=True),
+    lambda m, x, i, y: x.at[0].subtract(y[0]),
+    lambda m, x, i, y: x.at[0].multiply(y[0]),
+    lambda m, x, i, y: x.at[i].multiply(y, unique_indices=True),
+    lambda m, x, i, y: x.at[0].divide(y[0]),
+    lambda m, x, i, y: x.at[0].power(y[0]),
+    lambda m, x, i, y: x.at[i].max(y),
+    lambda m, x, i, y: x.at[i].min(y),
+    lambda m, x, i, y: x.at[i].get(mode="fill", fill_value=1) * y,
+)
+
+
+@pytest.mark.parametrize("function", SMOOTH, ids=range(len(SMOOTH)))
+def test_derivatives(function: Callable[[Any, Any, Any, Any], Any]) -> None:
+    (x, a), (y, b) = both(f32(np.arange(12).reshape(3, 4) + 1)), both(f32(np.arange(12).reshape(3, 4) / 3 + 2.1))
+    i, j = both(i32([2, 0, -2]))
+    weights = f32(np.arange(12).reshape(3, 4) - 4)
+    ours = fx.grad(lambda x, y: fnp.sum(function(fnp, x, i, y) * weights), argnums=(0, 1))(x, y)
+    theirs = jax.grad(lambda x, y: jnp.sum(function(jnp, x, j, y) * weights), argnums=(0, 1))(a, b)
+    check(ours, theirs)
+    check(fx.vmap(lambda y: function(fnp, x, i, y))(fnp.stack([x, y]))[1], function(jnp, a, j, b))
+
+
+def test_applying_a_function() -> None:
+    (x, y), (i, j) = both(np.arange(4, dtype=np.float32)), both(i32([1, 2, -2, 9]))
+
+    def square(x: Any) -> Any:
+        return (x + 1) * (x + 1)
+
+    check(x.at[i].apply(square), y.at[j].apply(square))
+    check(x.at[1:3].apply(square), y.at[1:3].apply(square))
+    check(fx.jit(lambda x, i: x.at[i].apply(square, unique_indices=True))(x, i[:2]), y.at[j[:2]].apply(square))
+    # Where no function was applied twice, the derivative is the function's.
+    assert fx.grad(lambda x: fnp.sum(x.at[i].apply(square)))(x).tolist() == [1.0, 4.0, 2 * 10 * 6.0, 1.0]
+    with pytest.raises(TypeError, match="unique_indices=True"):
+        fx.jit(lambda x, i: x.at[i].apply(square))(x, i)
+
+
+def test_bad_updates() -> None:
+    x = fnp.array(X)
+    wrong: Any = x
+    for method in METHODS:
+        with pytest.raises(TypeError, match=r": values must be"):
+            getattr(wrong.at[0], method)("a")
+        with pytest.raises(ValueError, match="do not fit|do not broadcast"):
+            getattr(wrong.at[0], method)(fnp.ones((2, 3, 4)))
+        with pytest.raises(ValueError, match="mode must be"):
+            getattr(wrong.at[0], method)(1.0, mode="wrap")
+    with pytest.raises(IndexError, match="too many"):
+        x.at[0, 0, 0, 0].set(1)
+    with pytest.raises(NotImplementedError, match="unique_indices=True"):
+        fx.grad(lambda y: fnp.sum(x.at[fnp.array([0, 1])].multiply(y)))(2.0)
+
+
+def test_an_update_is_an_array_of_its_own() -> None:
+    x = fnp.array(X)
+    y = x.at[0, 0, 0].set(100.0)
+    assert isinstance(y, Array)
+    assert (float(x[0, 0, 0]), float(y[0, 0, 0])) == (0.0, 100.0)
