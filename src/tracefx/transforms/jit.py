@@ -306,6 +306,10 @@ class BoundJitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<bound {self._jitted!r} of {self.__self__!r}>"
 
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return BoundJitted, (self._jitted, self.__self__)
+
 
 @overload
 def jit(

@@ -1,0 +1,394 @@
+"""Compiled functions in adversity: many threads, many kinds of arguments, failures, and what remains afterwards."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import re
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, final
+
+import numpy as np
+import pytest
+from attrs import frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.builder import Builder, Ir, Text
+from tracefx.core.digest import executable_key
+from tracefx.core.jaxpr import Memo
+from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
+from tracefx.transforms import jit as jit_module
+from tracefx.transforms.tracing import TRACES
+from tracefx.xla import runtime
+from tracefx.xla.backend import Job
+from tracefx.xla.executables import OnceCache
+from tracefx.xla.runtime import ExecutionError
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+
+# ------------------------------------------------------------------ threads
+
+
+@pytest.fixture
+def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[object]:
+    """How often each program was lowered, by what it computes."""
+    count: Counter[object] = Counter()
+    lower = Job.lower
+
+    def spied(job: Job) -> Any:
+        count[executable_key(job.jaxpr) or id(job.jaxpr), job.plan.donated, job.keep_unused] += 1
+        return lower(job)
+
+    monkeypatch.setattr(Job, "lower", spied)
+    return count
+
+
+STACKS: Final[dict[str, Callable[[Any], Callable[[Any], Any]]]] = {
+    "jit": lambda f: f,
+    "jit of jit": lambda f: fx.jit(lambda x: f(f(x)) + 1),
+    "grad": lambda f: fx.grad(lambda x: fnp.sum(f(x))),
+    "jit of grad": lambda f: fx.jit(fx.grad(lambda x: fnp.sum(f(x)))),
+    "vmap": lambda f: fx.vmap(f),
+    "jit of vmap of grad": lambda f: fx.jit(fx.vmap(fx.grad(f))),
+    "grad of vmap": lambda f: fx.grad(lambda x: fnp.sum(fx.vmap(f)(x) ** 2)),
+    "jacfwd": lambda f: fx.jacfwd(f),
+    "jvp": lambda f: lambda x: fx.jvp(f, (x,), (x,))[1],
+    "linearize": lambda f: lambda x: fx.linearize(f, x)[1](x),
+}
+
+
+def test_sixty_four_threads_run_different_stacks(lowered: Counter[object]) -> None:
+    """Each thread runs all stacks, beginning with another one, on functions that all threads share."""
+
+    def plain(x: Any) -> Any:
+        return fnp.sin(x) * 1.375 + x * x
+
+    shared = fx.jit(plain)
+    alone = {name: np.asarray(stack(plain)(X)) for name, stack in STACKS.items()}
+    lowered.clear()
+    names = list(STACKS)
+    start = threading.Barrier(64)
+
+    def work(i: int) -> dict[str, Any]:
+        start.wait()
+        turn = names[i % len(names) :] + names[: i % len(names)]
+        return {name: np.asarray(STACKS[name](shared)(X)) for name in turn}
+
+    with ThreadPoolExecutor(64) as pool:
+        results = list(pool.map(work, range(64)))
+    for result in results:
+        for name in names:
+            np.testing.assert_allclose(result[name], alone[name], rtol=2e-6)
+    assert lowered
+    assert set(lowered.values()) == {1}
+
+
+@final
+@frozen(eq=False)
+class Doubled(Primitive, Lowerable):
+    """An operation that holds a callable, so that programs with it are known by nothing but their object."""
+
+    name = "doubled"
+    held: Callable[[], None]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return avals
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+        return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
+
+
+def test_a_program_without_a_key_is_compiled_once_too(lowered: Counter[object]) -> None:
+    g = fx.jit(lambda x: bind1(Doubled(lambda: None), x))
+    g.trace(X)  # each thread may trace; they agree on one of the traces
+    start = threading.Barrier(16)
+
+    def work(_: int) -> Any:
+        start.wait()
+        return np.asarray(g(X))
+
+    with ThreadPoolExecutor(16) as pool:
+        for result in pool.map(work, range(16)):
+            np.testing.assert_array_equal(result, X + X)
+    assert list(lowered.values()) == [1]
+
+
+def test_who_waits_for_an_interrupted_computation_tries_again() -> None:
+    cache: OnceCache[str, int] = OnceCache(8)
+    computing, waiting = threading.Event(), threading.Event()
+
+    def interrupted() -> int:
+        computing.set()
+        waiting.wait()
+        raise KeyboardInterrupt
+
+    def first() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            cache.get("key", interrupted)
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        computing.wait()
+        other = pool.submit(cache.get, "key", lambda: 3)
+        waiting.set()
+        one.result()
+        assert other.result() == 3
+
+
+def test_who_waits_for_a_failed_computation_is_told() -> None:
+    cache: OnceCache[str, int] = OnceCache(8)
+
+    def fail() -> int:
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            cache.get("key", fail)
+    assert len(cache) == 0
+    assert cache.get("key", lambda: 3) == 3
+
+
+# ------------------------------------------------------------------ bounds
+
+
+def test_kinds_of_arguments_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit_module, "KINDS", 8)
+
+    def f(x: Any, n: int = 1) -> Any:
+        return x * n
+
+    g = fx.jit(f, static_argnames="n")
+    for n in [*range(30), 0, 29]:
+        np.testing.assert_array_equal(np.asarray(g(fnp.asarray(X), n=n)), X * n)
+    for size in [*range(1, 20), 1, 19]:
+        x = fnp.ones(size)
+        np.testing.assert_array_equal(np.asarray(g(x)), np.ones(size))
+    assert len(TRACES.traces(f)) <= 8
+    assert len(g._programs) <= 8
+    assert len(g._flat_programs) <= 8
+
+
+def test_derived_programs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Memo, "LIMIT", 16)
+    g = fx.jit(lambda x: x * 2)
+    for size in [*range(1, 40), 1]:
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(np.asarray(fx.vmap(g)(x)), x * 2)
+    assert len(g.trace(np.float32(0)).trace.jaxpr.memo._results) <= 16
+
+
+def test_executables_are_kept_up_to_a_bound() -> None:
+    cache: OnceCache[int, int] = OnceCache(4)
+    for i in (0, 1, 2, 3, 0, 4):
+        cache.get(i, lambda i=i: i)  # type: ignore[misc]  # a default binds the loop's value
+    assert len(cache) == 4
+    assert [cache.get(i, lambda: -1) for i in (0, 2, 3, 4)] == [0, 2, 3, 4]  # 1 was used least recently
+
+
+# ------------------------------------------------------------------ life and death
+
+
+def test_what_a_function_closed_over_dies_with_it() -> None:
+    """Its traces hold it, and so do its derived programs' arguments; executables, which outlive it, must not."""
+
+    def make() -> tuple[Any, list[weakref.ref[Any]]]:
+        held = fnp.sum(X)
+
+        def f(x: Any) -> Any:
+            return fnp.sin(x) * held
+
+        g = fx.jit(f)
+        return g, [weakref.ref(each) for each in (held, f, g)]
+
+    g, alive = make()
+    for stack in STACKS.values():
+        stack(g)(X)
+    gc.collect()
+    assert None not in [each() for each in alive]
+    del g
+    gc.collect()
+    assert [each() for each in alive] == [None, None, None]
+
+
+def test_static_arguments_die_with_the_function() -> None:
+    class Config:
+        pass
+
+    config = Config()
+    g = fx.jit(lambda x, c: x * 2, static_argnums=1)
+    g(X, config)
+    alive = weakref.ref(config)
+    del config
+    gc.collect()
+    assert alive() is not None
+    del g
+    gc.collect()
+    assert alive() is None
+
+
+# ------------------------------------------------------------------ errors
+
+PRODUCT: Final = 1000
+
+
+@final
+@frozen
+class Failing(Primitive, Lowerable):
+    """Calls the host, which fails."""
+
+    name = "failing"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return avals
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+        index = {"index": Text("0 : ui64")}
+        avals = [x.aval for x in operands]
+        return builder.custom_call("xla_ffi_python_cpu_callback", operands, avals, index, has_side_effect=True)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks for programs, which tracefx doesn't have yet."""
+    compile_module = runtime.compile_module
+
+    def fail(*_: object) -> Sequence[object]:
+        raise ValueError("the host's own words")
+
+    def compiling(module: Any, **options: Any) -> Any:
+        callbacks = [fail] if "xla_ffi_python_cpu_callback" in runtime.module_text(module) else []
+        return compile_module(module, host_callbacks=callbacks, **options)
+
+    monkeypatch.setattr(runtime, "compile_module", compiling)
+
+
+@fx.jit
+def square(x: Any) -> Any:
+    return x @ x
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_late_error_names_the_function_where_it_is_waited_for() -> None:
+    @fx.jit
+    def unlucky(x: Any) -> Any:
+        return bind1(Failing(), -x)
+
+    @fx.jit
+    def heir(x: Any) -> Any:
+        return x + 1
+
+    x = fnp.ones((PRODUCT, PRODUCT))
+
+    def enqueued() -> Any:
+        # A program is enqueued while its argument is still being computed. Should this thread be kept from running
+        # for that long, it runs at once, and is tried again.
+        for _ in range(50):
+            try:
+                return unlucky(square(x))
+            except ExecutionError:
+                continue
+        raise AssertionError("no program was ever enqueued")
+
+    late = enqueued()
+    after = heir(late)
+    for wait in (fx.block_until_ready, np.asarray, lambda y: y.__dlpack__(), str, lambda y: float(y[0, 0])):
+        with pytest.raises(ExecutionError, match="(?s)the compiled unlucky failed.*the host's own words"):
+            wait(late)
+    with pytest.raises(
+        ExecutionError, match="(?s)the compiled heir failed, or a program whose .* the host's own words"
+    ):
+        after.block_until_ready()
+
+
+@pytest.mark.usefixtures("failing")
+def test_an_error_names_the_function_that_was_called() -> None:
+    """Not the one whose executable it shares because their programs are equal."""
+
+    def made(name: str) -> Any:
+        def f(x: Any) -> Any:
+            return bind1(Failing(), x)
+
+        f.__name__ = name
+        return fx.jit(f)
+
+    for name in ("first", "second"):
+        with pytest.raises(ExecutionError, match=f"(?s)the compiled {name} failed: .*the host's own words"):
+            made(name)(X).block_until_ready()
+
+
+def test_memory_that_there_is_not_is_an_error_with_the_name() -> None:
+    @fx.jit
+    def huge(x: Any) -> Any:
+        return fnp.broadcast_to(x, (1 << 23, 1 << 23))
+
+    with pytest.raises(ExecutionError, match="the compiled huge failed.*allocating 281474976710656 bytes"):
+        huge(fnp.ones(())).block_until_ready()
+
+
+# ------------------------------------------------------------------ what profilers see
+
+
+def metadata(text: str) -> set[tuple[str, str, int]]:
+    """The operations of an optimized program: name, file, line."""
+    names = dict(re.findall(r'^(\d+) "(.*)"$', text.partition("FileNames")[2].partition("FunctionNames")[0], re.M))
+    places = {
+        n: (names[file], int(line))
+        for n, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", text, re.M)
+    }
+    frames = dict(re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M))
+    used = re.findall(r'metadata=\{op_name="([^"]*)" stack_frame_id=(\d+)\}', text)
+    return {(name, *places[frames[frame]]) for name, frame in used}
+
+
+def test_the_optimized_program_tells_lines_and_scopes() -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("encoder"), fx.named_scope("layer"):
+            y = fnp.sin(x)
+        return fnp.exp(y)
+
+    first = f.__code__.co_firstlineno
+    seen = metadata(fx.jit(f).lower(X).compile().as_text())
+    assert ("encoder/layer/sin", __file__, first + 2) in seen
+    assert ("exp", __file__, first + 3) in seen
+
+
+# ------------------------------------------------------------------ copies
+
+
+@final
+@frozen
+class Model:
+    scale: float
+
+    @fx.jit(static_argnums=0)
+    def __call__(self, x: Any) -> Any:
+        return x * self.scale
+
+    @fx.jit(static_argnums=0)
+    def shifted(self, x: Any, by: Any) -> Any:
+        return x * self.scale + by
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_work_as_well(how: Callable[[Any], Any]) -> None:
+    closed = fx.make_jaxpr(fx.jit(fx.grad(lambda x: fnp.sum(square(x)))))(np.ones((2, 2), np.float32))
+    assert how(closed) == closed
+    assert executable_key(how(closed).jaxpr) == executable_key(closed.jaxpr)
+    fx.check_jaxpr(how(closed))
+    made = square(fnp.ones((2, 2)))
+    np.testing.assert_array_equal(np.asarray(how(made)), made)
+    assert how(made).aval == made.aval
+    assert how(square) is square
+    np.testing.assert_array_equal(how(Model(3.0).shifted)(X, by=1.0), X * 3 + 1)
+    assert how(fx.Jit(donate_argnums=0) @ fx.Grad()) == fx.Jit(donate_argnums=0) @ fx.Grad()
