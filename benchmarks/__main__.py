@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import dispatch, eager, imports, tracing, training
+from benchmarks import disk, dispatch, eager, imports, tracing, training
 from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
-    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, imports)
+    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, disk, imports)
 }
 
 

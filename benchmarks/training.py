@@ -27,6 +27,15 @@ def parameters() -> list[tuple[Any, Any]]:
     ]
 
 
+def batch() -> tuple[Any, Any]:
+    """Images and their labels."""
+    random = np.random.default_rng(1)
+    return (
+        random.normal(size=(BATCH, SIZES[0])).astype(np.float32),
+        np.eye(SIZES[-1], dtype=np.float32)[random.integers(0, SIZES[-1], BATCH)],
+    )
+
+
 def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
     """One step of gradient descent, written with one library or the other."""
 
@@ -48,12 +57,7 @@ def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
 
 
 def subjects() -> Iterator[Subject]:
-    random = np.random.default_rng(1)
-    host = (
-        parameters(),
-        random.normal(size=(BATCH, SIZES[0])).astype(np.float32),
-        np.eye(SIZES[-1], dtype=np.float32)[random.integers(0, SIZES[-1], BATCH)],
-    )
+    host = parameters(), *batch()
     x: Any = fx.device_put(host)
     y: Any = jax.device_put(host)
     wait_for_jax: Callable[[object], object] = jax.block_until_ready
