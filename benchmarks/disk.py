@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -31,6 +32,8 @@ def first_call(library: str) -> float:
 
 def seconds(step: Callable[..., object], put: Callable[[Any], Any], wait: Callable[[Any], Any]) -> float:
     x = wait(put((parameters(), *batch())))  # which loads XLA, on either side
+    gc.collect()
+    gc.disable()  # as the harness has it
     start = time.perf_counter()
     wait(step(*x))
     return time.perf_counter() - start
