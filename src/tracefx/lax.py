@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracefx.core import trees
+from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
 from tracefx.ops import collective, exchange, selection
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
+from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
 from tracefx.ops.bitwise import (
     bitwise_and,
@@ -32,11 +34,21 @@ from tracefx.ops.collective import AxisName, axis_index, axis_size
 from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
 from tracefx.ops.complex import complex, conj, imag, is_finite, real
 from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, dot, dot_general
+from tracefx.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from tracefx.ops.cutting import pad, rev, slice
+from tracefx.ops.dynamic import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+)
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
+from tracefx.ops.pairs import atan2, nextafter
 from tracefx.ops.powers import integer_pow, pow, square
 from tracefx.ops.reduction import (
     argmax,
@@ -48,10 +60,12 @@ from tracefx.ops.reduction import (
     reduce_prod,
     reduce_xor,
 )
+from tracefx.ops.representation import bitcast_convert_type, clz, population_count, reduce_precision
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul
 from tracefx.ops.selection import clamp, select, select_n
-from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack
+from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
+from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma
 from tracefx.ops.transcendental import (
     acos,
     acosh,
@@ -96,6 +110,7 @@ __all__ = [
     "ceil",
     "round",
     "RoundingMethod",
+    "nextafter",
     # exponentials, trigonometry, roots
     "exp",
     "exp2",
@@ -118,6 +133,13 @@ __all__ = [
     "sqrt",
     "rsqrt",
     "cbrt",
+    "atan2",
+    "erf",
+    "erfc",
+    "erf_inv",
+    "lgamma",
+    "digamma",
+    "polygamma",
     # complex numbers
     "real",
     "imag",
@@ -138,11 +160,15 @@ __all__ = [
     "shift_left",
     "shift_right_logical",
     "shift_right_arithmetic",
+    "population_count",
+    "clz",
     "select",
     "select_n",
     "clamp",
     # dtypes
     "convert_element_type",
+    "bitcast_convert_type",
+    "reduce_precision",
     # shapes
     "reshape",
     "transpose",
@@ -153,8 +179,15 @@ __all__ = [
     "concatenate",
     "stack",
     "split",
+    "tile",
     "slice",
     "pad",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "dynamic_update_index_in_dim",
     "rev",
     # new arrays
     "full",
@@ -171,6 +204,11 @@ __all__ = [
     "reduce_xor",
     "argmax",
     "argmin",
+    "cumsum",
+    "cumprod",
+    "cummax",
+    "cummin",
+    "cumlogsumexp",
     # contractions
     "dot",
     "dot_general",
@@ -200,6 +238,8 @@ __all__ = [
     "all_to_all",
     # differentiation
     "stop_gradient",
+    # compilation
+    "optimization_barrier",
 ]
 
 
@@ -211,6 +251,17 @@ def stop_gradient(x: PyTree) -> Any:
     Array(3., dtype=float32, weak_type=True)
     """
     return trees.map(selection.stop_gradient, x)
+
+
+def optimization_barrier(operand: PyTree) -> Any:
+    """The arrays of a tree, none of which is used before all are computed, nor computed in another way for its use.
+
+    >>> optimization_barrier((1.0, 2))
+    (Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True))
+    """
+    leaves, structure = trees.flatten(operand)
+    outs = bind(OPTIMIZATION_BARRIER, *leaves) if leaves else []  # type: ignore[arg-type]  # checked there
+    return trees.unflatten(structure, [as_array(x) for x in outs])
 
 
 def psum(x: PyTree, axis_name: AxisName) -> Any:

@@ -119,7 +119,7 @@ def _twin(dtype: DType, signed: bool) -> DType:
     return np.dtype(f"{'i' if signed else 'u'}{dtype.itemsize}")
 
 
-def _in_bytes(x: NDArray, signed: bool) -> NDArray:
+def in_bytes(x: NDArray, signed: bool) -> NDArray:
     """`x` as an integer of NumPy's with these bits, filled up on the left as a signed or unsigned number."""
     bits = dtypes.itemsize_bits(x.dtype)
     if bits >= 8:
@@ -143,7 +143,7 @@ class ShiftLeft(Shift):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
-        x, y = [_in_bytes(a, dtypes.is_signed(a.dtype)) for a in args]
+        x, y = [in_bytes(a, dtypes.is_signed(a.dtype)) for a in args]
         amounts, inside = _amounts(y, dtypes.itemsize_bits(args[0].dtype))
         return _as(np.where(inside, np.left_shift(x, amounts), x.dtype.type(0)), args[0].dtype)
 
@@ -156,7 +156,7 @@ class ShiftRightLogical(Shift):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
-        x, y = [_in_bytes(a, signed=False) for a in args]
+        x, y = [in_bytes(a, signed=False) for a in args]
         amounts, inside = _amounts(y, dtypes.itemsize_bits(args[0].dtype))
         return _as(np.where(inside, np.right_shift(x, amounts), x.dtype.type(0)), args[0].dtype)
 
@@ -170,7 +170,7 @@ class ShiftRightArithmetic(Shift):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         bits = dtypes.itemsize_bits(args[0].dtype)
-        x, y = _in_bytes(args[0], signed=True), _in_bytes(args[1], signed=False)
+        x, y = in_bytes(args[0], signed=True), in_bytes(args[1], signed=False)
         amounts = np.where(y < bits, y, bits - 1).astype(x.dtype)
         return _as(np.right_shift(x, amounts), args[0].dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, final
@@ -12,9 +13,11 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.kernels import quietly
 from tracefx.core.primitive import (
     Batchable,
@@ -27,7 +30,7 @@ from tracefx.core.primitive import (
     Transposable,
     Zero,
 )
-from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 
 
 @frozen(eq=False)
@@ -78,6 +81,33 @@ class Operation(Primitive, Batchable, Lowerable):
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         return [self.emit(builder, self.out_aval(*[o.aval for o in operands]), *operands)]
+
+
+@frozen(eq=False)
+class Compiled(Operation):
+    """An operation without a good kernel in NumPy: evaluated, it is compiled, once for all operands of one type."""
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (out,) = self.evaluate([from_numpy(x, x.dtype) for x in args])
+        return to_numpy(out)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_alone(self, args)
+
+
+def run_alone(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+    """The outputs of an operation compiled as a program of its own."""
+    return BACKEND.value.run(_program(prim, tuple([a.aval for a in args])), args, prim.name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+    """The program of one equation; it keeps its executable."""
+    inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
+    outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
+    return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
 @frozen(eq=False)

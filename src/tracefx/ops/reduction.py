@@ -149,7 +149,7 @@ class Extremum(Reduction, Differentiable):
         return builder.emit("stablehlo.reduce", [*operands, start], [out], {"dimensions": Dims(self.axes)}, [body])[0]
 
 
-def _bound(dtype: DType, sign: int) -> Scalar:
+def bound(dtype: DType, sign: int) -> Scalar:
     """The greatest (`sign` 1) or least (-1) value there is, infinities included."""
     if dtypes.is_bool(dtype):
         return sign > 0
@@ -180,7 +180,7 @@ class ReduceMax(Extremum):
 
     @override
     def identity(self, dtype: DType) -> Scalar:
-        return _bound(dtype, -1)
+        return bound(dtype, -1)
 
 
 @final
@@ -199,7 +199,7 @@ class ReduceMin(Extremum):
 
     @override
     def identity(self, dtype: DType) -> Scalar:
-        return _bound(dtype, 1)
+        return bound(dtype, 1)
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -441,7 +441,7 @@ class ArgExtremum(Operation, Differentiable):
         (x,), (axis,) = operands, self.axes
         numbers = ShapedArray(x.aval.shape, self.index_dtype)
         (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
-        start = stablehlo.scalar(builder, _bound(x.aval.dtype, -self.sign), x.aval.dtype)
+        start = stablehlo.scalar(builder, bound(x.aval.dtype, -self.sign), x.aval.dtype)
         zero = stablehlo.scalar(builder, 0, self.index_dtype)
         pair = (ShapedArray((), x.aval.dtype), ShapedArray((), self.index_dtype))
         outs = [ShapedArray(out.shape, x.aval.dtype), out]

@@ -37,6 +37,7 @@ from tracefx.ops.basis import (
     fit,
     instantiate,
     move_axis,
+    reduce_sum,
     reshape,
 )
 from tracefx.ops.cutting import PaddingConfig as PaddingConfig
@@ -136,6 +137,58 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     x = as_value(operand, "operand")
     front = static_shape("broadcast", sizes, "sizes")
     return broadcast_in_dim(x, (*front, *x.aval.shape), range(len(front), len(front) + x.aval.ndim))
+
+
+# ------------------------------------------------------------------ tile
+
+
+@final
+@frozen(eq=False)
+class Tile(LinearOperation):
+    name = "tile"
+    reps: tuple[int, ...]
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if len(self.reps) != x.ndim or any(n < 0 for n in self.reps):
+            raise TypeError(f"tile: reps {self.reps} must have an entry that is not negative for each axis of {x}")
+        return x.update(shape=tuple([n * m for n, m in zip(x.shape, self.reps, strict=True)]))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return np.tile(args[0], self.reps)
+
+    def copies(self, x: ShapedArray) -> Shape:
+        """The output's shape with two axes for each one: the copies, and the elements of each."""
+        return tuple([size for pair in zip(self.reps, x.shape, strict=True) for size in pair])
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        x = args[0].aval
+        return [fit(reduce_sum(reshape(ct, self.copies(x)), range(0, 2 * x.ndim, 2)), x)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        return bind1(Tile((*self.reps[:dim], 1, *self.reps[dim:])), *args), dim
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        places = range(1, 2 * out.ndim, 2)
+        copies = stablehlo.broadcast(builder, x, self.copies(x.aval), places)
+        return copies if out.shape == copies.aval.shape else builder.emit("stablehlo.reshape", [copies], [out])[0]
+
+
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
+    """`operand` repeated along each of its axes, `reps[i]` times along axis `i`.
+
+    >>> tile(np.arange(2), (3,)).tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+    return bind1(Tile(static_ints("tile", reps, "reps")), operand)
 
 
 # ------------------------------------------------------------------ concatenate, split, stack

@@ -6,24 +6,30 @@ from typing import Final
 
 from tracefx.core.primitive import Primitive
 from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Rem, Sub
+from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 from tracefx.ops.bitwise import And, Not, Or, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
 from tracefx.ops.collective import AxisIndex, PMax, PMin, PSum
 from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
 from tracefx.ops.complex import Complex, Conj, Imag, IsFinite, Real
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from tracefx.ops.cutting import Pad, Rev, Slice
+from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add
 from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
 from tracefx.ops.filling import Iota
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.magnitude import Abs, Sign
+from tracefx.ops.pairs import Atan2, NextAfter
 from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
+from tracefx.ops.representation import BitcastConvertType, Clz, PopulationCount, ReducePrecision
 from tracefx.ops.rounding import Ceil, Floor, Round
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
-from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack
+from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma
 from tracefx.ops.transcendental import (
     Acos,
     Acosh,
@@ -106,6 +112,16 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Sqrt,
     Rsqrt,
     Cbrt,
+    # special
+    Erf,
+    Erfc,
+    ErfInv,
+    Lgamma,
+    Digamma,
+    Polygamma,
+    # pairs
+    Atan2,
+    NextAfter,
     # comparison
     Eq,
     Ne,
@@ -121,6 +137,11 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ShiftLeft,
     ShiftRightLogical,
     ShiftRightArithmetic,
+    # representation
+    PopulationCount,
+    Clz,
+    BitcastConvertType,
+    ReducePrecision,
     # selection
     SelectN,
     Clamp,
@@ -130,6 +151,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Concatenate,
     Stack,
     Split,
+    Tile,
     # cutting
     Slice,
     Pad,
@@ -145,6 +167,12 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ReduceXor,
     ArgMax,
     ArgMin,
+    # cumulative
+    CumSum,
+    CumProd,
+    CumMax,
+    CumMin,
+    CumLogSumExp,
     # indexing
     Gather,
     ScatterAdd,
@@ -153,6 +181,11 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ScatterMul,
     ScatterMin,
     ScatterMax,
+    # dynamic
+    DynamicSlice,
+    DynamicUpdateSlice,
+    # barrier
+    OptimizationBarrier,
     # collective
     PSum,
     PMax,

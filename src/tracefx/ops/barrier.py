@@ -1,0 +1,74 @@
+"""A barrier for the compiler: what stands before it is computed before it, and not merged with what stands behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import Value
+
+
+@final
+class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+    """Any number of operands, each of them an output."""
+
+    __slots__ = ()
+    name = "optimization_barrier"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return avals
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        return args
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return args
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), self.together(tangents)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        wanted = [ct if isinstance(x, Linear) else Zero(x.aval) for ct, x in zip(cts, args, strict=True)]
+        passed = self.together(wanted)
+        return [ct if isinstance(x, Linear) else None for ct, x in zip(passed, args, strict=True)]
+
+    def together(self, tangents: Sequence[Tangent]) -> list[Tangent]:
+        """A barrier for those that are no `Zero`."""
+        given = [t for t in tangents if not isinstance(t, Zero)]
+        passed = iter(bind(self, *given) if given else ())
+        return [t if isinstance(t, Zero) else next(passed) for t in tangents]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *args), dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.emit("stablehlo.optimization_barrier", operands, [x.aval for x in operands])
+
+
+OPTIMIZATION_BARRIER: Final = OptimizationBarrier()

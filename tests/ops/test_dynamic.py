@@ -1,0 +1,156 @@
+"""`dynamic_slice` and `dynamic_update_slice`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import Args, Record, Weak, case_id, cases
+from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, whole
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.values import to_numpy
+
+FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+STARTS: Final = ((0, 0), (2, 1), (9, -1), (-9, 9), (-1, -4))
+
+
+def starts(i: int, j: int, dtype: type = np.int32) -> Args:
+    return np.array(i, dtype), np.array(j, dtype)
+
+
+def slicing(allow: bool) -> Record:
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        args: list[Args] = [(whole((3, 4), dtype, gen), *starts(*s)) for s in STARTS]
+        args.append((whole((3, 4), dtype, gen), *starts(1, 250, np.uint8)))
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(whole((3, 4), dtype, gen)), *starts(1, 1))]
+
+    return Record(
+        f"dynamic_slice {allow}",
+        lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
+        lambda x, i, j: jax_lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
+        FEW,
+        samples,
+        lambda dtype, gen: samples(dtype, gen)[:5],  # compiled for known starts that are unsigned, JAX's are wrong
+    )
+
+
+def updates(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    def draw(*shape: int) -> Any:
+        return whole(shape, dtype, gen)
+
+    args: list[Args] = [(draw(3, 4), draw(2, 3), *starts(*s)) for s in STARTS]
+    args.append((draw(3, 4), draw(0, 4), *starts(1, 250, np.uint8)))
+    return args if dtypes.is_bool(dtype) else [*args, (Weak(draw(3, 4)), Weak(draw(3, 4)), *starts(1, 1))]
+
+
+RECORDS: Final = (
+    slicing(True),
+    slicing(False),
+    Record(
+        "dynamic_update_slice",
+        lambda x, u, i, j: lax.dynamic_update_slice(x, u, (i, j)),
+        lambda x, u, i, j: jax_lax.dynamic_update_slice(x, u, (i, j)),
+        FEW,
+        updates,
+        updates,
+    ),
+    Record(
+        "dynamic_slice, no axes",
+        lambda x: lax.dynamic_slice(x, (), ()),
+        lambda x: jax_lax.dynamic_slice(x, (), ()),
+        (dtypes.float32,),
+        lambda dtype, gen: [(whole((), dtype, gen),)],
+    ),
+)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] != dtypes.float64], ids=case_id)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int4, dtypes.float32)], ids=case_id
+)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] == dtypes.float64], ids=case_id)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
+ALONG: Final[tuple[Callable[[Any, Any], Any], ...]] = (
+    lambda lax, i: lax.dynamic_slice_in_dim(X, i, 2, 1),
+    lambda lax, i: lax.dynamic_slice_in_dim(X, abs(i), 2, -2, allow_negative_indices=False),
+    lambda lax, i: lax.dynamic_index_in_dim(X, i),
+    lambda lax, i: lax.dynamic_index_in_dim(X, i, -1, keepdims=False),
+    lambda lax, i: lax.dynamic_update_slice_in_dim(X, X[:2] + 100, i, 0),
+    lambda lax, i: lax.dynamic_update_index_in_dim(X, X[0] + 100, i, 0),
+    lambda lax, i: lax.dynamic_update_index_in_dim(X, X[:, :1] + 100, i, 1),
+    lambda lax, i: lax.dynamic_slice(X, [i, 1], (1, 2)),
+)
+
+
+@pytest.mark.parametrize("i", [2, np.int32(7), np.array(-1, np.int32)])
+@pytest.mark.parametrize("call", ALONG)
+def test_along_one_axis(call: Callable[[Any, Any], Any], i: Any) -> None:
+    want = np.asarray(call(jax_lax, i))
+    np.testing.assert_array_equal(to_numpy(call(lax, i)), want)
+    np.testing.assert_array_equal(to_numpy(fx.jit(lambda i: call(lax, i))(i)), want)
+
+
+def test_starts_may_be_an_array() -> None:
+    i = np.array([1, -2], np.int32)
+    want = np.asarray(jax_lax.dynamic_slice(X, i, (2, 2)))
+    np.testing.assert_array_equal(to_numpy(lax.dynamic_slice(X, i, (2, 2))), want)
+    np.testing.assert_array_equal(to_numpy(fx.jit(lambda i: lax.dynamic_slice(X, i, (2, 2)))(i)), want)
+
+
+def test_unsigned_starts_known_when_compiled() -> None:
+    for start in (np.uint8(250), np.uint32(2**32 - 1)):
+        assert fx.jit(lambda x, i=start: lax.dynamic_slice(x, (0, i), (1, 2)))(X).tolist() == [[2.0, 3.0]]
+        new = fx.jit(lambda x, i=start: lax.dynamic_update_slice(x, X[:1, :1], (i, 0)))(X)
+        assert new.tolist() == to_numpy(lax.dynamic_update_slice(X, X[:1, :1], (2, 0))).tolist()
+
+
+def test_programs_read_as_jaxs() -> None:
+    def program(lax: Any) -> Callable[[Any, Any], Any]:
+        return lambda x, i: lax.dynamic_update_slice(
+            x, lax.dynamic_slice(x, (i, i), (2, 2), allow_negative_indices=False), (i, i), allow_negative_indices=False
+        )
+
+    ours, want = fx.make_jaxpr(program(lax))(X, np.int32(1)), jax.make_jaxpr(program(jax_lax))(X, np.int32(1))
+    assert ours.jaxpr.text(style="jax") == str(want)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (ValueError, "dynamic_slice one entry f32[3,4] 1", lambda: lax.dynamic_slice(X, (1,), (1, 1))),
+        (ValueError, "dynamic_slice one axis", lambda: lax.dynamic_slice(X, np.zeros((2, 1), int), (1, 1))),
+        (TypeError, "dynamic_slice slice_sizes (4, 1)", lambda: lax.dynamic_slice(X, (0, 0), (4, 1))),
+        (TypeError, "dynamic_slice slice_sizes (1,)", lambda: lax.dynamic_slice(X, (0, 0), (1,))),
+        (TypeError, "dynamic_slice integers", lambda: lax.dynamic_slice(X, (0.5, 1), (1, 1))),
+        (TypeError, "one dtype i32[], i8[]", lambda: lax.dynamic_slice(X, (np.array(0), np.array(0, np.int8)), (1, 1))),
+        (ValueError, "index -1 negative", lambda: lax.dynamic_slice(X, (-1, 0), (1, 1), allow_negative_indices=False)),
+        (TypeError, "dynamic_update_slice one dtype", lambda: lax.dynamic_update_slice(X, X.astype(np.int32), (0, 0))),
+        (TypeError, "dynamic_update_slice axes f32[4]", lambda: lax.dynamic_update_slice(X, X[0], (0, 0))),
+        (TypeError, "dynamic_update_slice larger f32[4,3]", lambda: lax.dynamic_update_slice(X, X.T, (0, 0))),
+        (ValueError, "dynamic_index_in_dim axis 2", lambda: lax.dynamic_index_in_dim(X, 0, 2)),
+    ],
+)  # fmt: skip
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)

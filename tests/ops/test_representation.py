@@ -1,0 +1,144 @@
+"""`bitcast_convert_type`, `reduce_precision`, `tile` and `optimization_barrier`."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import FLOATS, Args, Record, Weak, case_id, cases, edges, normal
+from tests.ops.suite import (
+    check_batching,
+    check_derivatives,
+    check_refusal,
+    check_values,
+    whole,
+)
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+
+FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.float32, dtypes.float64)
+
+
+def casting(new: DType) -> Record:
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        ratio = max(dtypes.itemsize_bits(new) // dtypes.itemsize_bits(dtype), 1)
+        shape = (2, 3, ratio) if ratio > 1 else (2, 3)
+        x = normal(shape, dtype, gen)
+        return [(x,), (x[:0],), (np.asarray(x[0, 0]),)]
+
+    return Record(
+        f"bitcast_convert_type {new}",
+        lambda x: lax.bitcast_convert_type(x, new),
+        lambda x: jax_lax.bitcast_convert_type(x, new),
+        (dtypes.int8, dtypes.uint32, dtypes.float64),
+        samples,
+    )
+
+
+def rounding(exponent: int, mantissa: int) -> Record:
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        return [(edges(dtype),), (normal((2, 3), dtype, gen, 100),), (Weak(normal((3,), dtype, gen)),)]
+
+    return Record(
+        f"reduce_precision {exponent} {mantissa}",
+        lambda x: lax.reduce_precision(x, exponent, mantissa),
+        lambda x: jax_lax.reduce_precision(x, exponent, mantissa),
+        FLOATS,
+        samples,
+        (lambda d, g: samples(d, g)[1:]) if (exponent, mantissa) == (11, 52) else None,  # otherwise it is not linear
+    )
+
+
+def tiling(*reps: int) -> Record:
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        x = whole(tuple(range(1, len(reps) + 1)), dtype, gen)
+        return [(x,)] if dtypes.is_bool(dtype) else [(x,), (Weak(x),)]
+
+    return Record(f"tile {reps}", lambda x: lax.tile(x, reps), lambda x: jax_lax.tile(x, reps), FEW, samples, samples)
+
+
+def barrier(name: str, place: int) -> Record:
+    def call(lax: Any) -> Callable[..., Any]:
+        return lambda x, y: (
+            lax.optimization_barrier((x, {"y": y}))[0] if not place else lax.optimization_barrier((x, y))[1]
+        )
+
+    return Record(
+        f"optimization_barrier {name}", call(lax), call(jax_lax), FEW,
+        lambda dtype, gen: [(whole((2, 3), dtype, gen), whole((), dtype, gen))],
+        lambda dtype, gen: [(whole((2, 3), dtype, gen), whole((), dtype, gen))],
+    )  # fmt: skip
+
+
+RECORDS: Final = (
+    *[casting(d) for d in (dtypes.int8, dtypes.float32, dtypes.float64, dtypes.int4)],
+    *[rounding(*bits) for bits in ((5, 10), (8, 7), (4, 0), (11, 52))],
+    *[tiling(*reps) for reps in ((), (3,), (2, 1), (1, 0, 2))],
+    barrier("first", 0),
+    barrier("second", 1),
+)
+
+
+@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+def test_values(record: Record, dtype: DType) -> None:
+    check_values(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int8, dtypes.float32)], ids=case_id
+)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] == dtypes.float64], ids=case_id)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+def test_reduce_precision_counts_as_linear() -> None:
+    x, t = np.float32(1.2345), np.float32(6.789)
+    ours = fx.jvp(lambda x: lax.reduce_precision(x, 5, 3), (x,), (t,))
+    want = jax.jvp(lambda x: jax_lax.reduce_precision(x, 5, 3), (x,), (t,))
+    assert [o.item() for o in ours] == [w.item() for w in want]
+    slope = fx.grad(lambda x: lax.mul(lax.reduce_precision(x, 5, 3), t))(x)
+    assert slope.item() == jax.grad(lambda x: jax_lax.reduce_precision(x, 5, 3) * t)(x).item()
+
+
+def test_a_barrier_stays_in_the_program() -> None:
+    def f(x: Any) -> Any:
+        return lax.optimization_barrier([x, lax.add(x, 1.0)])
+
+    assert "optimization_barrier" in fx.jit(f).lower(np.ones(3, np.float32)).as_text()
+    assert "optimization_barrier" in str(fx.make_jaxpr(f)(np.ones(3, np.float32)))
+    assert lax.optimization_barrier([]) == []
+
+
+X: Final = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (TypeError, "bitcast_convert_type bool", lambda: lax.bitcast_convert_type(X > 0, np.int8)),
+        (TypeError, "bitcast_convert_type complex64", lambda: lax.bitcast_convert_type(X, np.complex64)),
+        (ValueError, "bitcast_convert_type last axis size 2", lambda: lax.bitcast_convert_type(X, np.float64)),
+        (ValueError, "bitcast_convert_type last axis", lambda: lax.bitcast_convert_type(X[0, 0], np.float64)),
+        (TypeError, "reduce_precision floats i32", lambda: lax.reduce_precision(np.arange(3), 5, 10)),
+        (ValueError, "reduce_precision exponent_bits 0", lambda: lax.reduce_precision(X, 0, 10)),
+        (ValueError, "reduce_precision mantissa_bits -1", lambda: lax.reduce_precision(X, 5, -1)),
+        (TypeError, "tile reps (2,)", lambda: lax.tile(X, (2,))),
+        (TypeError, "tile reps (2, -1)", lambda: lax.tile(X, (2, -1))),
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)

@@ -1,0 +1,170 @@
+"""Special functions, functions of two floats, counts of bits."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tests.ops.harness import (
+    FLOATS,
+    INTS,
+    NARROW_INTS,
+    UINTS,
+    Args,
+    Record,
+    Samples,
+    Weak,
+    all_agree_with_jax,
+    all_compile_as_they_evaluate,
+    case_id,
+    cases,
+    edges,
+    normal,
+    pairs,
+    rng,
+)
+from tests.ops.suite import check_batching, check_derivatives, check_refusal
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.backend import BACKEND
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.values import to_numpy
+from tracefx.xla.backend import XlaBackend
+
+
+def within(low: float, high: float, operands: int = 1) -> Samples:
+    def make(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        def draw(*shape: int) -> NDArray:
+            re = gen.uniform(low, high, shape)
+            return np.asarray(re + 1j * gen.uniform(low, high, shape) if dtypes.is_complex(dtype) else re).astype(dtype)
+
+        args: list[Args] = [tuple([draw(2, 3) for _ in range(operands)]), tuple([draw() for _ in range(operands)])]
+        return args if operands == 1 else [*args, (draw(), draw(3))]
+
+    return make
+
+
+def one(low: float, high: float) -> Samples:
+    """Numbers of the domain, those that aren't, and weak ones."""
+
+    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
+        args = [*within(low, high)(dtype, gen), (edges(dtype),), (np.zeros((0, 2), dtype),), (Weak(edges(dtype)[:3]),)]
+        return [*args, (0.5,)] if dtype == dtypes.float32 else args
+
+    return samples
+
+
+def two(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    finite = edges(dtype)
+    args: list[Args] = [pairs(finite, finite), (normal((2, 3), dtype, gen), normal((), dtype, gen))]
+    return [*args, (Weak(finite), Weak(finite)), (np.zeros((0,), dtype), np.asarray(finite[0]))]
+
+
+def orders_and_places(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    orders = np.array([0, 1, 2, 3], dtype)
+    return [pairs(orders, edges(dtype)), (np.asarray(orders[2]), gen.uniform(0.3, 4, (2, 3)).astype(dtype))]
+
+
+def integers(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    return [(edges(dtype),), (normal((2, 3), dtype, gen),), (normal((), dtype, gen),), (Weak(edges(dtype)),)]
+
+
+ALL_INTS: Final = (*INTS, *UINTS, *NARROW_INTS)
+RECORDS: Final = (
+    Record("erf", lax.erf, jax_lax.erf, FLOATS, one(-2, 2), within(-2, 2)),
+    Record("erfc", lax.erfc, jax_lax.erfc, FLOATS, one(-2, 2), within(-2, 2)),
+    Record("erf_inv", lax.erf_inv, jax_lax.erf_inv, FLOATS, one(-0.9, 0.9), within(-0.9, 0.9)),
+    Record("lgamma", lax.lgamma, jax_lax.lgamma, FLOATS, one(-4, 4), within(0.5, 4)),
+    Record("digamma", lax.digamma, jax_lax.digamma, FLOATS, one(-4, 4), within(0.5, 4)),
+    Record("polygamma", lax.polygamma, jax_lax.polygamma, FLOATS, orders_and_places),
+    Record("atan2", lax.atan2, jax_lax.atan2, FLOATS, two, within(0.3, 2, 2)),
+    Record(
+        "atan2 complex", lax.atan2, jax_lax.atan2, (dtypes.complex64, dtypes.complex128), within(0.3, 2, 2),
+        within(0.3, 2, 2),
+    ),
+    Record("nextafter", lax.nextafter, jax_lax.nextafter, FLOATS, two),
+    Record("population_count", lax.population_count, jax_lax.population_count, (*INTS, *UINTS, dtypes.uint4), integers),
+    Record("clz", lax.clz, jax_lax.clz, ALL_INTS, integers),
+)  # fmt: skip
+everywhere = pytest.mark.parametrize(
+    ("record", "dtype"),
+    [(r, d) for r, d in cases(RECORDS) if d not in (dtypes.float16, dtypes.float64) or r.name == "nextafter"],
+    ids=case_id,
+)
+
+
+@everywhere
+def test_values(record: Record, dtype: DType) -> None:
+    samples = record.samples(dtype, rng(record.name, dtype))
+    all_agree_with_jax(record, samples)
+    all_compile_as_they_evaluate(record, samples)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.float32, dtypes.int4)], ids=case_id
+)
+def test_vmap(record: Record, dtype: DType) -> None:
+    check_batching(record, dtype)
+
+
+@pytest.mark.parametrize(
+    ("record", "dtype"),
+    [c for c in cases(RECORDS) if c[1] in (dtypes.float64, dtypes.complex128)],
+    ids=case_id,
+)
+def test_derivatives(record: Record, dtype: DType) -> None:
+    check_derivatives(record, dtype)
+
+
+def test_polygamma_at_a_place() -> None:
+    m, x = np.float32(1), np.linspace(0.5, 4, 5, dtype=np.float32)
+    out, t = fx.jvp(lambda x: lax.polygamma(m, x), (x,), (np.ones_like(x),))
+    want, want_t = jax.jvp(lambda x: jax_lax.polygamma(jnp.full_like(x, m), x), (x,), (np.ones_like(x),))
+    np.testing.assert_allclose(to_numpy(out), want, 1e-6)
+    np.testing.assert_allclose(to_numpy(t), want_t, 1e-6)
+
+
+def test_bits_of_narrow_integers() -> None:
+    """(JAX counts the copies of the sign that fill up a byte.)"""
+    x = np.array([-8, -1, 0, 7], dtypes.int4)
+    for count in (lax.population_count, fx.jit(lax.population_count)):
+        assert to_numpy(count(x)).astype(int).tolist() == [1, 4, 0, 3]
+
+
+def test_programs_of_one_operation_are_compiled_once() -> None:
+    backend = BACKEND.value
+    assert isinstance(backend, XlaBackend)
+    lax.erf(np.ones(3, np.float32))
+    before = len(backend.executables)
+    assert lax.erf(np.zeros(3, np.float32)).tolist() == [0.0] * 3
+    assert len(backend.executables) == before
+
+
+F: Final = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "call"),
+    [
+        (TypeError, "erf floats i32[3]", lambda: lax.erf(np.arange(3))),
+        (TypeError, "lgamma floats c64[3]", lambda: lax.lgamma(F.astype(np.complex64))),
+        (TypeError, "nextafter floats", lambda: lax.nextafter(np.arange(3), np.arange(3))),
+        (TypeError, "atan2 one dtype", lambda: lax.atan2(F, F.astype(np.float16))),
+        (TypeError, "atan2 one shape", lambda: lax.atan2(F, F[:2])),
+        (TypeError, "atan2 floats or complex", lambda: lax.atan2(np.arange(3), np.arange(3))),
+        (TypeError, "population_count integers", lambda: lax.population_count(F)),
+        (TypeError, "clz integers bool", lambda: lax.clz(F > 0)),
+        (ValueError, "polygamma order", lambda: fx.grad(lambda m: lax.polygamma(m, 1.0))(1.0)),
+    ],
+)
+def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_refusal(error, words, call)
