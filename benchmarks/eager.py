@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,5 +26,17 @@ def subjects() -> Iterator[Subject]:
     jax_slope = jax.grad(lambda x: jnp.sin(x) ** 2)
     yield Subject(GROUP, "grad of sin(x)**2", lambda: our_slope(1.0), lambda: jax_slope(1.0), 0.05)
 
+    def our_score(x: Any) -> Any:
+        return fnp.sum(fnp.sin(x) * x)
+
+    def jax_score(x: Any) -> Any:
+        return jnp.sum(jnp.sin(x) * x)
+
+    our_gradient, jax_gradient = fx.grad(fx.jit(our_score)), jax.grad(jax.jit(jax_score))
+    yield Subject(GROUP, "grad of jit, f32[8]", lambda: our_gradient(x), lambda: jax_gradient(y), 0.30)
+
     our_sums, jax_sums = fx.vmap(fnp.add), jax.vmap(jnp.add)
     yield Subject(GROUP, "vmap of add, f32[8]", lambda: our_sums(x, x), lambda: jax_sums(y, y), 0.15)
+
+    our_batch, jax_batch = fx.vmap(fx.jit(fnp.sin)), jax.vmap(jax.jit(jnp.sin))
+    yield Subject(GROUP, "vmap of jit, f32[8]", lambda: our_batch(x), lambda: jax_batch(y), 0.30)

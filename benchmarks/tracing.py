@@ -1,9 +1,9 @@
-"""Staging a program of 2,000 operations. Each repetition traces a new function, since traces are kept."""
+"""Staging a program of 2,000 operations, alone and differentiated. Each repetition traces a new function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,25 @@ from benchmarks.harness import Subject
 from tracefx import lax
 
 GROUP = "tracing"
-ROUNDS = 500
+ROUNDS: Final = 500
+FEW_ROUNDS: Final = 50
+"""For second derivatives, which take JAX a thousand times as long as the program itself."""
+
+LOWERINGS: Final = 15
+
+Operations: TypeAlias = tuple[Any, Any, Any, Any]
+OUR_LAX: Final[Operations] = lax.sin, lax.mul, lax.add, lax.neg
+JAX_LAX: Final[Operations] = jax.lax.sin, jax.lax.mul, jax.lax.add, jax.lax.neg
+OUR_NUMPY: Final[Operations] = fnp.sin, fnp.multiply, fnp.add, fnp.negative
+JAX_NUMPY: Final[Operations] = jnp.sin, jnp.multiply, jnp.add, jnp.negative
 
 
-def chain(sin: Any, multiply: Any, add: Any, negative: Any) -> Callable[[Any], Any]:
+def chain(operations: Operations, rounds: int = ROUNDS) -> Callable[[Any], Any]:
+    """A function of four operations a round. It is new each time, since traces are kept by function."""
+    sin, multiply, add, negative = operations
+
     def f(x: Any) -> Any:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             x = add(sin(x), negative(multiply(x, x)))
         return x
 
@@ -28,20 +41,47 @@ def chain(sin: Any, multiply: Any, add: Any, negative: Any) -> Callable[[Any], A
 
 
 def subjects() -> Iterator[Subject]:
-    x = np.zeros(8, np.float32)
+    x, number = np.zeros(8, np.float32), np.float32(0.5)
+    for title, ours, theirs, bounds in (
+        ("lax", OUR_LAX, JAX_LAX, (0.25, 0.25)),
+        ("numpy", OUR_NUMPY, JAX_NUMPY, (0.15, 0.20)),
+    ):
+        yield Subject(
+            GROUP,
+            f"make_jaxpr, 2,000 operations, {title}",
+            lambda f=ours: fx.make_jaxpr(chain(f))(x),  # type: ignore[misc]  # bound in the loop
+            lambda f=theirs: jax.make_jaxpr(chain(f))(x),  # type: ignore[misc]  # as above
+            bounds[0],
+            blocks=25,
+        )
+        yield Subject(
+            GROUP,
+            f"make_jaxpr of their gradient, {title}",
+            lambda f=ours: fx.make_jaxpr(fx.grad(chain(f)))(number),  # type: ignore[misc]  # as above
+            lambda f=theirs: jax.make_jaxpr(jax.grad(chain(f)))(number),  # type: ignore[misc]  # as above
+            bounds[1],
+            blocks=9,
+            calls=1,
+        )
     yield Subject(
         GROUP,
-        "make_jaxpr, 2,000 operations, lax",
-        lambda: fx.make_jaxpr(chain(lax.sin, lax.mul, lax.add, lax.neg))(x),
-        lambda: jax.make_jaxpr(chain(jax.lax.sin, jax.lax.mul, jax.lax.add, jax.lax.neg))(x),
-        0.25,
-        blocks=25,
-    )
-    yield Subject(
-        GROUP,
-        "make_jaxpr, 2,000 operations, numpy",
-        lambda: fx.make_jaxpr(chain(fnp.sin, fnp.multiply, fnp.add, fnp.negative))(x),
-        lambda: jax.make_jaxpr(chain(jnp.sin, jnp.multiply, jnp.add, jnp.negative))(x),
+        "make_jaxpr of a second derivative, 200 operations",
+        lambda: fx.make_jaxpr(fx.grad(fx.grad(chain(OUR_LAX, FEW_ROUNDS))))(number),
+        lambda: jax.make_jaxpr(jax.grad(jax.grad(chain(JAX_LAX, FEW_ROUNDS))))(number),
         0.15,
-        blocks=25,
+        blocks=9,
+        calls=1,
+    )
+
+    # What has been lowered once is remembered, so each repetition has a program of its own, traced beforehand.
+    our_programs = iter([fx.jit(chain(OUR_LAX)).trace(x) for _ in range(LOWERINGS)])
+    jax_programs = iter([jax.jit(chain(JAX_LAX)).trace(x) for _ in range(LOWERINGS)])
+    yield Subject(
+        GROUP,
+        "lowering of 2,000 operations",
+        lambda: next(our_programs).lower(),
+        lambda: next(jax_programs).lower(),
+        0.30,
+        blocks=LOWERINGS,
+        calls=1,
     )

@@ -264,6 +264,8 @@ def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
             return bind1(prim, x, y)
         if type(y) in _PYTHON:
             return bind1(prim, x, number(y, x.aval.dtype))
+    elif isinstance(y, Array) and type(x) in _PYTHON:
+        return bind1(prim, number(x, y.aval.dtype), y)
     return bind1(prim, *operands(x, y))
 
 

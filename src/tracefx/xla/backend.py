@@ -115,13 +115,31 @@ class Compiled:
         return count if self.kept == tuple(range(count)) else None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        given = self._given(args) if self.donated or self.leading != len(args) else args
+        buffers: list[Buffer] = []
+        for x in given:
+            if type(x) is ConcreteArray and x.buffer is not None:
+                buffers.append(x.buffer)
+            else:
+                buffers = self._buffers(given)
+                break
+        results = self.executable.execute(buffers)  # type: ignore[arg-type]  # they are the runtime's
+        if self.direct and len(results) == 1:
+            return [ConcreteArray(self.results[0], None, results[0])]
+        arrays = list(map(ConcreteArray, self.results, repeat(None), results))
+        return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
+
+    def _given(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
+        """The inputs that the executable takes; donated ones are gone from now on."""
         for place in self.donated:
             x = args[place]
             if isinstance(x, ConcreteArray):
                 x.donate()
-        given = [args[place] for place in self.kept] if self.leading is None else args[: self.leading]
+        return [args[place] for place in self.kept] if self.leading is None else args[: self.leading]
+
+    def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
         put = self.executable.put
-        buffers = [
+        return [
             x.buffer
             if type(x) is ConcreteArray and x.buffer is not None
             else put(i, x)
@@ -129,9 +147,6 @@ class Compiled:
             else self._put(i, x)
             for i, x in enumerate(given)
         ]
-        results = self.executable.execute(cast(list[runtime.Buffer], buffers))
-        arrays = list(map(ConcreteArray, self.results, repeat(None), results))
-        return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
     def _output(
         self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
