@@ -7,6 +7,11 @@ from typing import Final
 
 from tracefx.core.array import Array as ndarray
 from tracefx.core.dtypes import finfo, iinfo
+from tracefx.numpy.closeness import (
+    allclose,
+    array_equal,
+    isclose,
+)
 from tracefx.numpy.creation import (
     arange,
     array,
@@ -78,6 +83,7 @@ from tracefx.numpy.logic import (
     not_equal,
     right_shift,
 )
+from tracefx.numpy.padding import pad
 from tracefx.numpy.promoting import (
     result_type,
 )
@@ -138,7 +144,6 @@ from tracefx.numpy.shapes import (
     matrix_transpose,
     moveaxis,
     ndim,
-    pad,
     permute_dims,
     ravel,
     repeat,
@@ -150,6 +155,7 @@ from tracefx.numpy.shapes import (
     tile,
     transpose,
 )
+from tracefx.numpy.summation import einsum
 from tracefx.numpy.transcendentals import (
     acos,
     acosh,
@@ -304,6 +310,10 @@ __all__ = [
     "outer",
     "tensordot",
     "vdot",
+    "einsum",
+    "allclose",
+    "array_equal",
+    "isclose",
     "bitwise_and",
     "bitwise_invert",
     "bitwise_not",

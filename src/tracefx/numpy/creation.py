@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal as Exactly
+from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -279,15 +280,39 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
     return number
 
 
+@overload
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
+    retstep: Exactly[False] = False,
     dtype: DTypeLike | None = None,
     axis: int = 0,
-) -> Array:
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    *,
+    retstep: Exactly[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> tuple[Array, Array]: ...
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array | tuple[Array, Array]:
     """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
+
+    With `retstep` their distance too, NaN where there is none.
 
     >>> linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -309,14 +334,19 @@ def linspace(
     else:
         share = arithmetic.div(shape.iota(computed, intervals), to_type(intervals, computed))
         share = basis.broadcast_in_dim(share, (intervals, *shared), (0,))
-        first, last = [basis.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)]
+        starts, ends = [basis.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)]
         rest = arithmetic.sub(to_type(1, computed), share)
-        out = elementwise.add(arithmetic.mul(first, rest), arithmetic.mul(last, share))
+        out = elementwise.add(arithmetic.mul(starts, rest), arithmetic.mul(ends, share))
         if endpoint:
             out = shape.concatenate([out, rows[1]], 0)
     if dtypes.is_integer(new):
         out = rounding.floor(out)
-    return as_array(retyped(moveaxis(out, 0, axis), new))
+    out = as_array(retyped(moveaxis(out, 0, axis), new))
+    if not retstep:
+        return out
+    if intervals > 0:
+        return out, arithmetic.div(arithmetic.sub(last, first), to_type(intervals, computed))
+    return out, basis.full(ShapedArray((), computed), math.nan)
 
 
 def meshgrid(*xi: ArrayLike, sparse: bool = False, indexing: str = "xy") -> list[Array]:

@@ -31,6 +31,8 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
 
     Raises TypeError for what is no integer known when the program is traced, ValueError for a negative size.
     """
+    if type(sizes) is tuple or type(sizes) is list:
+        return static_shape(name, sizes, argument)
     if (isinstance(sizes, Array | np.ndarray) and sizes.ndim) or not isinstance(sizes, SupportsIndex):
         return static_shape(name, sizes, argument)  # type: ignore[arg-type]  # its elements are checked there
     return static_shape(name, (sizes,), argument)  # type: ignore[arg-type]  # as above
@@ -67,6 +69,8 @@ def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C") -> Array:
 
 def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
     """The sizes with -1 filled in."""
+    if type(sizes) is tuple and -1 not in [n if type(n) is int else -1 for n in sizes]:
+        return static_shape("reshape", sizes)
     parts = (sizes,) if isinstance(sizes, int) else sizes
     if not isinstance(parts, Sequence) or not any(type(n) is int and n == -1 for n in parts):
         return sizes_of("reshape", sizes)
@@ -274,9 +278,18 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     return basis.reshape(spread, [t * n for t, n in zip(times, sizes, strict=True)])
 
 
-def repeat(a: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) -> Array:
+def repeat(
+    a: ArrayLike,
+    repeats: int | Sequence[int],
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+) -> Array:
     """`a` with every element repeated along `axis`, or along the flattened array; `repeats` is one number for all
     or one for each, known when the program is traced.
+
+    With `total_repeat_length` the result has that many elements along the axis: too many repetitions are cut off, and
+    the last element is repeated further where there are too few.
 
     >>> repeat(np.arange(3), 2).tolist()
     [0, 0, 1, 1, 2, 2]
@@ -288,13 +301,28 @@ def repeat(a: ArrayLike, repeats: int | Sequence[int], axis: int | None = None) 
     n = x.aval.shape[axis]
     times = sizes_of("repeat", repeats, "repeats")
     if len(times) == 1:
-        spread_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
-        spread = basis.broadcast_in_dim(x, spread_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1])
-        return basis.reshape(spread, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
+        times *= n
+        if total_repeat_length is None and n:
+            spread_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
+            spread = basis.broadcast_in_dim(x, spread_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1])
+            return basis.reshape(spread, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
     if len(times) != n:
         raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; give one or {n}")
+    if total_repeat_length is not None:
+        times = _stretched(times, static_int("repeat", total_repeat_length, "total_repeat_length"), x, axis)
     parts = [shape.slice_axis(x, i, i + 1, axis) for i in range(n)]
-    return shape.concatenate([part for part, t in zip(parts, times, strict=True) for _ in range(t)], axis)
+    found = [part for part, t in zip(parts, times, strict=True) for _ in range(t)]
+    return shape.concatenate(found, axis) if found else shape.slice_axis(x, 0, 0, axis)
+
+
+def _stretched(times: Sequence[int], total: int, x: Value, axis: int) -> Shape:
+    """Numbers of repetitions that add up to `total`: the first of them, and the rest for the last element."""
+    if total < 0 or (total and not times):
+        raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
+    out: list[int] = []
+    for t in times:
+        out.append(min(t, total - sum(out)))
+    return (*out[:-1], out[-1] + total - sum(out)) if out else ()
 
 
 def atleast_1d(x: ArrayLike, /) -> Array:
@@ -335,38 +363,3 @@ def size(a: ArrayLike, axis: Axes = None) -> int:
     """
     aval = operand(a, "size: a").aval
     return aval.size if axis is None else math.prod(aval.shape[i] for i in some_axes("size", axis, aval.ndim))
-
-
-def pad(
-    array: ArrayLike,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
-    mode: str = "constant",
-    *,
-    constant_values: ArrayLike = 0,
-) -> Array:
-    """`array` with elements put around it: `(before, after)` for each axis, or one pair or one number for all.
-
-    The mode must be "constant": the new elements are `constant_values`. ValueError for negative widths.
-
-    >>> pad(np.ones(2), 1).tolist()
-    [0.0, 1.0, 1.0, 0.0]
-    """
-    x = operand(array, "pad: array")
-    if mode != "constant":
-        raise NotImplementedError(f"pad: mode {mode!r} is not there; 'constant' is")
-    fill = retyped(operand(constant_values, "pad: constant_values"), x.aval.dtype, x.aval.weak_type)
-    if fill.aval.shape:
-        raise NotImplementedError(f"pad: constant_values must be one number for all sides, got {fill.aval}")
-    try:
-        widths = np.broadcast_to(np.asarray(pad_width, object), (x.aval.ndim, 2)).tolist()
-    except ValueError as error:
-        raise ValueError(
-            f"pad: pad_width {pad_width!r} must be a number, a pair, or a pair for each axis of {x.aval}"
-        ) from error
-    config = []
-    for before, after in widths:
-        low, high = static_int("pad", before, "pad_width"), static_int("pad", after, "pad_width")
-        if min(low, high) < 0:
-            raise ValueError(f"pad: pad_width {pad_width!r} has a negative width")
-        config.append((low, high, 0))
-    return shape.pad(x, fill, config)

@@ -8,6 +8,7 @@ TypeError and a ValueError.
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 from typing import Final
 
@@ -19,7 +20,17 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.promoting import all_inexact, all_numeric, broadcast_shapes, inexact, literal, numeric, operand, pair
+from tracefx.numpy.promoting import (
+    all_inexact,
+    all_numeric,
+    broadcast_shapes,
+    inexact,
+    literal,
+    numeric,
+    operand,
+    pair,
+    retyped,
+)
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, rounding, selection
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_to, convert, full
@@ -49,6 +60,8 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
     if test.aval.dtype != _BOOL:
         test = comparison.ne(test, like(test, python_zero(test)))
     a, b = pair("where", x, y)
+    if test.aval.shape == a.aval.shape == b.aval.shape:
+        return selection.select_n(test, b, a)
     shape = broadcast_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
     if test.aval.shape:
         test = broadcast_to(test, shape)
@@ -396,20 +409,20 @@ def rint(x: ArrayLike, /) -> Array:
 
 
 def round(a: ArrayLike, decimals: int = 0) -> Array:
-    """`a` rounded to a number of decimals, of two nearest the even one; integers stay as they are.
+    """`a` rounded to a number of decimals, of two nearest the even one.
 
-    NotImplementedError for integers and negative `decimals`.
+    Negative `decimals` round to tens, hundreds and so on; an integer that is rounded beyond its dtype wraps around.
 
     >>> round(2.567, 2)
     Array(2.57, dtype=float32, weak_type=True)
+    >>> round(np.array([1250, 1350, -49]), -2).tolist()
+    [1200, 1400, 0]
     """
     value = operand(a, "round: a")
     dtype = value.aval.dtype
     decimals = operator.index(decimals)
     if not dtypes.is_inexact(dtype):
-        if decimals < 0:
-            raise NotImplementedError(f"round: integers are not rounded to {decimals} decimals; convert to a float")
-        return as_array(value)
+        return _rounded_integers(value, 10**-decimals) if decimals < 0 else as_array(value)
     if dtypes.is_complex(dtype):
         parts = [_rounded(complex_numbers.real(value), decimals), _rounded(complex_numbers.imag(value), decimals)]
         return complex_numbers.complex(*parts)
@@ -422,9 +435,37 @@ around = round
 def _rounded(x: Value, decimals: int) -> Array:
     if decimals == 0:
         return rounding.round(x, rounding.RoundingMethod.TO_NEAREST_EVEN)
+    dtype, weak = x.aval.dtype, x.aval.weak_type
+    if decimals > math.log10(float(dtypes.finfo(dtype).max)):
+        return as_array(x)  # no number has so many
+    if dtype == dtypes.float16:  # in which products soon are infinite
+        x = retyped(x, dtypes.float32)
     factor = like(x, 10.0**decimals)
     scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
-    return arithmetic.div(scaled, factor)
+    return as_array(retyped(arithmetic.div(scaled, factor), dtype, weak))
+
+
+def _rounded_integers(x: Value, unit: int) -> Array:
+    """The nearest multiple of `unit`, of two the even one."""
+    if dtypes.is_bool(x.aval.dtype):
+        return full(x.aval, False)
+    info = dtypes.iinfo(x.aval.dtype)
+    low, high = int(info.min), int(info.max)
+    if unit > high:  # the dtype doesn't hold it, but may hold more than half of it
+        wrapped = [(n - low) % (high - low + 1) + low for n in (unit, -unit)]
+        out = full(x.aval, 0)
+        if unit // 2 < high:
+            out = choose(comparison.gt(x, like(x, unit // 2)), like(x, wrapped[0]), out)
+        if unit // 2 < -low:
+            out = choose(comparison.lt(x, like(x, -(unit // 2))), like(x, wrapped[1]), out)
+        return out
+    step, zero = like(x, unit), like(x, 0)
+    rest = remainder(x, step)  # from 0 to before `unit`
+    below = arithmetic.sub(x, rest)
+    other = arithmetic.sub(step, rest)
+    odd = comparison.ne(remainder(floor_divide(x, step), like(x, 2)), zero)
+    up = bitwise.bitwise_or(comparison.gt(rest, other), bitwise.bitwise_and(comparison.eq(rest, other), odd))
+    return choose(up, elementwise.add(below, step), below)
 
 
 # ------------------------------------------------------------------ complex numbers

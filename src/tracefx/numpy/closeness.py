@@ -1,0 +1,62 @@
+"""Whether arrays are equal, or nearly so."""
+
+from __future__ import annotations
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
+from tracefx.numpy.promoting import all_inexact, operand, to_type
+from tracefx.numpy.reductions import all
+from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
+from tracefx.ops import basis, comparison
+from tracefx.ops.filling import full
+
+
+def isclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Where `a` is within `atol + rtol * abs(b)` of `b`; infinities are close to themselves, NaNs if `equal_nan`.
+
+    >>> isclose(1.0, 1.000001)
+    Array(True, dtype=bool)
+    """
+    x, y = all_inexact("isclose", a, b)
+    dtype = dtypes.real_dtype(x.aval.dtype)
+    relative, absolute_ = [to_type(t, dtype, what=f"isclose: {what}") for t, what in ((rtol, "rtol"), (atol, "atol"))]
+    bound = add(absolute_, multiply(relative, absolute(y)))
+    within = _compared(absolute(subtract(x, y)), bound)
+    out = logical_or(equal(x, y), logical_and(isfinite(y), within))
+    return logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out
+
+
+def _compared(x: Value, bound: Value) -> Array:
+    shape = x.aval.shape or bound.aval.shape
+    return comparison.le(basis.broadcast_to(x, shape), basis.broadcast_to(bound, shape))
+
+
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
+) -> Array:
+    """Whether all of `a` is close to `b`, as `isclose` says.
+
+    >>> import numpy as np
+    >>> allclose(np.ones(3), 1.1)
+    Array(False, dtype=bool)
+    """
+    return all(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have one shape and equal elements; NaNs are equal if `equal_nan`.
+
+    >>> import numpy as np
+    >>> array_equal(np.ones(3), np.ones(2))
+    Array(False, dtype=bool)
+    """
+    x, y = as_array(operand(a1, "array_equal: a1")), as_array(operand(a2, "array_equal: a2"))
+    if x.aval.shape != y.aval.shape:
+        return full((), False, "bool")
+    out = equal(x, y)
+    return all(logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out)

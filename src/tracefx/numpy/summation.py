@@ -1,0 +1,205 @@
+"""Einstein's summation: products of arrays by the names of their axes.
+
+Operands are contracted two at a time, each pair by one `dot_general`; what only one of them has and the result
+doesn't is summed first, an axis named twice becomes the diagonal.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.creation import diagonal
+from tracefx.numpy.promoting import converted, retyped
+from tracefx.ops import basis, contraction
+from tracefx.ops.contraction import PrecisionLike
+
+Labels: TypeAlias = tuple[str, ...]
+Path: TypeAlias = Sequence[Sequence[int] | str]
+_FEW: Final = 5
+"""Up to so many operands every order is tried."""
+
+
+def einsum(
+    subscripts: str,
+    /,
+    *operands: ArrayLike,
+    optimize: bool | str | Path = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The products of the operands' elements, summed over every axis that the result doesn't name.
+
+    `subscripts` names the axes: a letter for each, operands separated by commas, `...` for any others, and after `->`
+    the result's; without `->` it has the letters that stand once, in order. Axes of one name have one size, or size 1.
+    `optimize` is the order of contraction: "auto", "optimal", "greedy", False for left to right, or pairs of places.
+    Raises ValueError for subscripts that don't fit the operands.
+
+    >>> einsum("ij,jk->ik", np.ones((2, 3)), np.ones((3, 4))).shape
+    (2, 4)
+    >>> einsum("ii", np.eye(3))
+    Array(3., dtype=float32)
+    """
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum: subscripts must be a string such as 'ij,jk->ik', got {subscripts!r}")
+    if not operands:
+        raise ValueError("einsum takes at least one operand after the subscripts")
+    values = converted("einsum", *operands)
+    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
+    if preferred_element_type is not None:
+        dtype, weak = dtypes.as_dtype(preferred_element_type, "einsum: preferred_element_type"), False
+    terms, result = _read(subscripts, values)
+    sizes = _sizes(subscripts, terms, values)
+    factors = [_factor(v, labels, sizes) for v, labels in zip(values, terms, strict=True)]
+    for step in _order(terms, sizes, result, optimize):
+        chosen = [factors[i] for i in step]
+        factors = [f for i, f in enumerate(factors) if i not in step]
+        # A step may name more than two.
+        total = chosen[0]
+        for i, factor in enumerate(chosen[1:], 1):
+            kept = {*result, *[name for f in (*factors, *chosen[i + 1 :]) for name in f.labels]}
+            total = _contracted(total, factor, kept, precision, dtype)
+        factors.append(total)
+    (last,) = factors
+    last = last.summed(result)
+    present = [name for name in result if name in last.labels]
+    out = basis.transpose(last.value, [last.labels.index(name) for name in present])
+    # A name may have been left with operands of size 1 there.
+    out = basis.broadcast_in_dim(
+        out, [sizes[name] for name in result], [i for i, name in enumerate(result) if name in present]
+    )
+    return as_array(retyped(out, dtype, weak))
+
+
+@final
+@frozen(eq=False)
+class Factor:
+    """An operand, or a product of some, and the names of its axes, all different."""
+
+    value: Value
+    labels: Labels
+
+    def summed(self, kept: Iterable[str]) -> Factor:
+        """Without the axes that aren't kept."""
+        names = set(kept)
+        over = [i for i, name in enumerate(self.labels) if name not in names]
+        if not over:
+            return self
+        return Factor(basis.reduce_sum(self.value, over), tuple([name for name in self.labels if name in names]))
+
+
+def _read(subscripts: str, values: Sequence[Value]) -> tuple[list[Labels], Labels]:
+    """The names of the operands' axes and of the result's, `...` spelled out."""
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    given = inputs.split(",")
+    if len(given) != len(values):
+        raise ValueError(f"einsum: {subscripts!r} names {len(given)} operands, but there are {len(values)}")
+    wild = [v.aval.ndim - len(term.replace("...", "", 1)) for term, v in zip(given, values, strict=True)]
+    most = max([n for term, n in zip(given, wild, strict=True) if "..." in term], default=0)
+    terms: list[Labels] = []
+    for term, v, n in zip(given, values, wild, strict=True):
+        if n < 0 or (n > 0 and "..." not in term):
+            raise ValueError(f"einsum: {term!r} in {subscripts!r} doesn't fit {v.aval}: one letter for each axis")
+        terms.append(_labels(subscripts, term, range(most - n, most)))
+    if arrow:
+        result = _labels(subscripts, output, range(most))
+        if len(set(result)) != len(result):
+            raise ValueError(f"einsum: the result of {subscripts!r} names an axis twice")
+    else:
+        counts = Counter([name for term in terms for name in term if not name.isdigit()])
+        letters = sorted([name for name, count in counts.items() if count == 1])
+        result = (*[str(i) for i in range(most)], *letters)
+    unknown = set(result) - {name for term in terms for name in term}
+    if unknown:
+        raise ValueError(f"einsum: the result of {subscripts!r} names {sorted(unknown)}, which no operand has")
+    return terms, result
+
+
+def _labels(subscripts: str, term: str, wild: range) -> Labels:
+    """Letters, and numbers for the axes that `...` stands for."""
+    front, dots, back = term.partition("...")
+    if any(c not in string.ascii_letters for c in front + back):
+        raise ValueError(f"einsum: {term!r} in {subscripts!r} must be made of letters and one '...'")
+    return (*front, *[str(i) for i in wild if dots], *back)
+
+
+def _sizes(subscripts: str, terms: Sequence[Labels], values: Sequence[Value]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for labels, v in zip(terms, values, strict=True):
+        for name, n in zip(labels, v.aval.shape, strict=True):
+            if sizes.setdefault(name, n) != n and n != 1:
+                if sizes[name] != 1:
+                    what = "an axis of '...'" if name.isdigit() else f"{name!r}"
+                    raise ValueError(f"einsum: {what} in {subscripts!r} has sizes {sizes[name]} and {n}")
+                sizes[name] = n
+    return sizes
+
+
+def _factor(value: Value, labels: Labels, sizes: Mapping[str, int]) -> Factor:
+    """Without axes of size 1 that stand for larger ones, and with diagonals in the place of axes of one name."""
+    kept = [i for i, name in enumerate(labels) if value.aval.shape[i] == sizes[name]]
+    value = basis.reshape(value, [value.aval.shape[i] for i in kept])
+    names = [labels[i] for i in kept]
+    while len(set(names)) < len(names):
+        name, _ = Counter(names).most_common(1)[0]
+        i = names.index(name)
+        j = names.index(name, i + 1)
+        value = diagonal(value, 0, i, j)
+        names = [*names[:i], *names[i + 1 : j], *names[j + 1 :], name]
+    return Factor(value, tuple(names))
+
+
+def _order(
+    terms: Sequence[Labels], sizes: Mapping[str, int], result: Labels, optimize: bool | str | Path
+) -> list[tuple[int, ...]]:
+    """Which operands to contract, step by step; products go to the end of the list."""
+    count = len(terms)
+    if not isinstance(optimize, bool | str):
+        steps = [tuple(sorted(step)) for step in optimize if not isinstance(step, str)]
+        left = count
+        for step in steps:
+            if not step or len(set(step)) != len(step) or step[0] < 0 or step[-1] >= left:
+                raise ValueError(f"einsum: optimize {optimize!r} must name operands that are left, each step some")
+            left -= len(step) - 1
+        if left != 1:
+            raise ValueError(f"einsum: optimize {optimize!r} leaves {left} operands")
+        return steps
+    if optimize not in (True, False, "auto", "optimal", "greedy"):
+        raise ValueError(f"einsum: optimize must be 'auto', 'optimal', 'greedy', a bool or a path, got {optimize!r}")
+    if count <= 2 or optimize is False:
+        return [(0, 1), *[(0, count - 1 - i) for i in range(1, count - 1)]] if count > 1 else []
+    how = optimize if optimize in ("optimal", "greedy") else "optimal" if count <= _FEW else "greedy"
+    letters = {name: string.ascii_letters[i] for i, name in enumerate(sizes)}
+    inputs, output = [",".join(["".join([letters[name] for name in t]) for t in ts]) for ts in (terms, [result])]
+    # NumPy plans by shapes alone: these arrays have no memory.
+    shapes = [np.broadcast_to(np.empty(()), [sizes[name] for name in term]) for term in terms]
+    path, _ = np.einsum_path(f"{inputs}->{output}", *shapes, optimize=(how, 2**62))
+    return [tuple(sorted(step)) for step in path[1:]]
+
+
+def _contracted(x: Factor, y: Factor, kept: set[str], precision: PrecisionLike, dtype: DType) -> Factor:
+    """The product of two factors, summed over the axes that aren't kept."""
+    x, y = x.summed({*kept, *y.labels}), y.summed({*kept, *x.labels})
+    shared = [name for name in x.labels if name in y.labels]
+    batch = [name for name in shared if name in kept]
+    over = [name for name in shared if name not in kept]
+    numbers = (
+        (tuple([x.labels.index(name) for name in over]), tuple([y.labels.index(name) for name in over])),
+        (tuple([x.labels.index(name) for name in batch]), tuple([y.labels.index(name) for name in batch])),
+    )
+    left, right = x.value, y.value
+    if left.aval.dtype != right.aval.dtype:  # one of them is a product in the dtype of the result
+        left, right = [retyped(v, dtype) for v in (left, right)]
+    out = contraction.dot_general(left, right, numbers, precision, dtype)
+    free = [[name for name in f.labels if name not in shared] for f in (x, y)]
+    return Factor(out, (*batch, *free[0], *free[1]))

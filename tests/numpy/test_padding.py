@@ -1,0 +1,85 @@
+"""`pad`, `repeat` to a given length and `linspace` with its step, against `jax.numpy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import both, check, f32, i32, numbers
+
+WIDTHS: Final = (1, (2, 3), ((0, 1), (7, 0)), ((9, 4), (0, 0)))
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_padding_with_own_elements(mode: Any) -> None:
+    host = numbers("float32", (3, 4))
+    x = fnp.array(host)
+    for width in WIDTHS:
+        expected: Any = np.pad(host, width, mode)
+        assert fnp.pad(x, width, mode).tolist() == expected.tolist()
+        assert fx.jit(lambda x, w=width: fnp.pad(x, w, mode))(x).tolist() == expected.tolist()
+    weights = numbers("float32", (5, 9))
+    gradient: Any = fx.grad(lambda x: fnp.sum(fnp.pad(x, (1, 4), mode)[:5, :9] * weights))(x)
+    places = np.pad(np.arange(12).reshape(3, 4), (1, 4), mode)[:5, :9]
+    np.testing.assert_array_equal(np.asarray(gradient).ravel(), np.bincount(places.ravel(), weights.ravel(), 12))
+    with pytest.raises(ValueError, match="no elements"):
+        fnp.pad(fnp.zeros((0, 2)), 1, mode)
+    assert fnp.pad(fnp.zeros((0, 2)), ((0, 0), (1, 0)), mode).shape == (0, 3)
+
+
+CONSTANTS: Final[tuple[Any, ...]] = (
+    *(7, 2.5, (1, 2), ((1, 2), (3, 4)), ((5,), (6,)), np.array([[1, 2]]), (3,)),
+    np.float32([[1, 2], [3, 4]]),  # type: ignore[arg-type]  # which NumPy takes, but doesn't say so
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_padding_with_constants(dtype: str) -> None:
+    (x, y) = both(numbers(dtype, (3, 4)))
+    for constant in CONSTANTS:
+        for width in (1, ((2, 1), (0, 3))):
+            expected = jnp.pad(y, width, constant_values=constant)
+            check(fnp.pad(x, width, constant_values=constant), expected)
+    traced = fx.jit(lambda x, c: fnp.pad(x, 1, constant_values=((c, 0), (0, c + 1))))(x, 5)
+    check(traced, jnp.pad(y, 1, constant_values=((5, 0), (0, 6))))
+    check(fnp.pad(fnp.array(1.0), 1), jnp.pad(jnp.array(1.0), 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: fnp.pad(fnp.ones(2), 1, "empty"), "'edge', 'reflect', 'symmetric', 'wrap', got 'empty'"),
+        (lambda: fnp.pad(fnp.ones(2), -1), "negative"),
+        (lambda: fnp.pad(fnp.ones(2), (1, 2, 3)), "pad_width"),
+        (lambda: fnp.pad(fnp.ones(2), 1, constant_values=(1, 2, 3)), "constant_values"),
+        (lambda: fnp.repeat(fnp.ones(2), 1, total_repeat_length=-1), "total_repeat_length -1"),
+        (lambda: fnp.repeat(fnp.ones(0), 1, total_repeat_length=1), "no elements"),
+    ],
+)
+def test_bad_arguments(call: Callable[[], object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+def test_repeating_to_a_length() -> None:
+    x, y = both(i32([[1, 2, 3], [4, 5, 6]]))
+    for times, total in (((1, 2, 3), 4), ((1, 2, 0), 5), ((2, 2, 2), 8), ((0, 0, 0), 2), ((3, 3, 3), 0)):
+        expected = jnp.repeat(y, np.array(times), axis=1, total_repeat_length=total)
+        check(fnp.repeat(x, times, axis=1, total_repeat_length=total), expected)
+    check(fnp.repeat(x, 2, total_repeat_length=15), jnp.repeat(y, 2, total_repeat_length=15))
+    check(fnp.repeat(fnp.zeros(0), 3), jnp.repeat(jnp.zeros(0), 3))
+
+
+def test_linspace_and_its_step() -> None:
+    ones, jax_ones = both(f32([1, 1]))
+    for num in (0, 1, 3):
+        for endpoint in (True, False):
+            check(fnp.linspace(0, 2, num, endpoint, retstep=True), jnp.linspace(0, 2, num, endpoint, retstep=True))
+    check(fnp.linspace(0, ones, 3, retstep=True), jnp.linspace(0, jax_ones, 3, retstep=True))
+    check(fnp.linspace(0, 9, 4, retstep=True, dtype=int), jnp.linspace(0, 9, 4, retstep=True, dtype=int))

@@ -1,0 +1,136 @@
+"""`einsum` against `jax.numpy`; closeness and equality of arrays."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import agree, both, check, f32, numbers
+
+# Subscripts, and the shapes of the operands.
+CASES: Final = (
+    ("ij,jk->ik", (2, 3), (3, 4)),
+    ("ij,jk", (2, 3), (3, 4)),
+    ("ba,cb", (3, 2), (4, 3)),
+    ("ii", (3, 3)),
+    ("ii->i", (3, 3)),
+    ("iij->ji", (3, 3, 2)),
+    ("iii", (2, 2, 2)),
+    ("ij->", (2, 3)),
+    ("ij->ji", (2, 3)),
+    ("ij", (2, 3)),
+    ("ba", (2, 3)),
+    ("i,i", (3,), (3,)),
+    ("i,j", (3,), (2,)),
+    ("i,i->i", (3,), (3,)),
+    (",ij->ij", (), (2, 3)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+    ("...ij,...jk->...ik", (5, 2, 3), (5, 3, 4)),
+    ("...ij,jk", (5, 2, 3), (3, 4)),
+    ("...i,...i", (2, 1, 3), (4, 3)),
+    ("i...->...", (2, 3, 4)),
+    ("ijk,il->jl", (2, 3, 4), (2, 5)),
+    ("ij,ij->", (2, 3), (2, 3)),
+    ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
+    ("ij,jk,kl,lm->im", (2, 3), (3, 4), (4, 5), (5, 2)),
+    ("i,j,k->kji", (2,), (3,), (4,)),
+    ("ij,ij,ij->i", (2, 3), (2, 3), (2, 3)),
+    ("ij,j->ij", (2, 1), (3,)),
+    ("ij,jk->ik", (2, 1), (3, 4)),
+    ("ij -> j", (2, 0)),
+    # refused
+    ("ij,jk->ik", (2, 3), (4, 5)),
+    ("ij,jk->ik", (2, 3)),
+    ("ijk", (2, 3)),
+    ("ij->ijk", (2, 3)),
+    ("ij->ii", (2, 3)),
+    ("i,i", (2,), (3,)),
+    ("i", (2, 3)),
+)
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), [(s, shapes) for s, *shapes in CASES], ids=range(len(CASES)))
+def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
+    pairs = [both(numbers("float32", shape, i)) for i, shape in enumerate(shapes)]
+    ours, theirs = [x for x, _ in pairs], [y for _, y in pairs]
+    agree(lambda: fnp.einsum(subscripts, *ours), lambda: jnp.einsum(subscripts, *theirs))
+
+
+def test_dtypes_of_einsum() -> None:
+    for own in ("int8", "bfloat16", "complex64"):
+        (x, a), (y, b) = both(numbers(own, (2, 3))), both(numbers("int8", (3, 2), 1))
+        check(fnp.einsum("ij,jk", x, y), jnp.einsum("ij,jk", a, b))
+        check(fnp.einsum("ij->i", x), jnp.einsum("ij->i", a))
+        if own == "int8":
+            options: Any = {"preferred_element_type": "float32"}
+            check(fnp.einsum("ij,jk,kl->il", x, y, x, **options), jnp.einsum("ij,jk,kl->il", a, b, a, **options))
+            check(fnp.einsum("ij->i", x, **options), jnp.einsum("ij->i", a, **options))
+    check(fnp.einsum("i,->i", fnp.ones(2), 2), jnp.einsum("i,->i", jnp.ones(2), 2))
+
+
+def test_derivatives_of_einsum() -> None:
+    pairs = [both(numbers("float32", shape, i)) for i, shape in enumerate([(2, 3, 3), (3, 4), (4, 2)])]
+    ours, theirs = [x for x, _ in pairs], [y for _, y in pairs]
+    weights = numbers("float32", (2, 3), 9)
+    subscripts = "bii,ij,jb->bi"
+    got = fx.grad(lambda *xs: fnp.sum(fnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*ours)
+    check(got, jax.grad(lambda *xs: jnp.sum(jnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*theirs))
+    check(
+        fx.vmap(lambda x: fnp.einsum("ij,ik", x, x))(ours[0]), jnp.stack([jnp.einsum("ij,ik", y, y) for y in theirs[0]])
+    )
+
+
+@pytest.mark.parametrize("optimize", [True, False, "optimal", "greedy", [(1, 2), (0, 1)], [(0, 1, 2)]])
+def test_orders_of_contraction(optimize: Any) -> None:
+    xs = [numbers("float32", shape, i) for i, shape in enumerate([(2, 3), (3, 40), (40, 5)])]
+    out = fnp.einsum("ij,jk,kl->il", *xs, optimize=optimize)
+    np.testing.assert_allclose(np.asarray(out), np.einsum("ij,jk,kl->il", *xs), 1e-6)
+
+
+def test_the_order_keeps_products_small() -> None:
+    text = str(fx.make_jaxpr(lambda *xs: fnp.einsum("ij,jk,kl->il", *xs))(*map(np.ones, [(99, 98), (98, 97), (97, 2)])))
+    assert "f32[98,2]" in text
+    assert "f32[99,97]" not in text
+
+
+def test_bad_arguments_of_einsum() -> None:
+    wrong: Any = fnp.einsum
+    cases: Any = (
+        (lambda: wrong(f32([1])), TypeError, "subscripts must be a string"),
+        (lambda: wrong("i"), ValueError, "at least one operand"),
+        (lambda: wrong("i,i", [1], [2]), TypeError, "must be an array"),
+        (lambda: wrong("i,i", f32([1]), f32([1]), optimize="fast"), ValueError, "optimize must be"),
+        (lambda: wrong("i,i", f32([1]), f32([1]), optimize=[(0, 5)]), ValueError, "operands that are left"),
+        (lambda: wrong("i1", f32([[1]])), ValueError, "must be made of letters"),
+        (lambda: wrong("i,i", f32([1, 2, 3]), f32([1, 2])), ValueError, "'i' in 'i,i' has sizes 3 and 2"),
+    )
+    for call, error, says in cases:
+        with pytest.raises(error, match=says):
+            call()
+
+
+NEAR: Final = f32([1, 1.00001, 1.1, np.nan, np.inf, -np.inf, 0, 1e-9])
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_closeness(equal_nan: bool) -> None:
+    (x, a), (y, b) = both(np.repeat(NEAR, 8)), both(np.tile(NEAR, 8))
+    check(fnp.isclose(x, y, equal_nan=equal_nan), jnp.isclose(a, b, equal_nan=equal_nan))
+    check(fnp.isclose(x, 1, 0.2, 0.1), jnp.isclose(a, 1, 0.2, 0.1))
+    check(fnp.allclose(x, x, equal_nan=equal_nan), jnp.allclose(a, a, equal_nan=equal_nan))
+    check(fnp.array_equal(x, x, equal_nan), jnp.array_equal(a, a, equal_nan))
+    check(fnp.array_equal(x, y[:2]), jnp.array_equal(a, b[:2]))
+    for dtype in ("bool", "int8", "complex64", "bfloat16"):
+        (x, a), (y, b) = both(numbers(dtype, (5,))), both(numbers(dtype, (5,), 1))
+        check(fnp.isclose(x, y), jnp.isclose(a, b))
+        check(fnp.array_equal(x, x), jnp.array_equal(a, a))
