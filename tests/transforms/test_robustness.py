@@ -363,6 +363,35 @@ def test_the_optimized_program_tells_lines_and_scopes() -> None:
     assert ("exp", __file__, first + 3) in seen
 
 
+DERIVED: Final[dict[str, Callable[[Any], Any]]] = {
+    "grad": fx.grad,
+    "grad of jit": lambda f: fx.grad(fx.jit(f)),
+    "grad of grad of jit": lambda f: fx.grad(fx.grad(fx.jit(f))),
+    "vmap of grad of jit": lambda f: fx.vmap(fx.grad(fx.jit(f))),
+    "jvp of jit": lambda f: lambda x: fx.jvp(fx.jit(f), (x,), (x,)),
+    "transposed": lambda f: lambda x: fx.vjp(fx.jit(f), x)[1](x),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derived_programs_tell_the_lines_they_come_from(name: str) -> None:
+    def f(x: Any) -> Any:
+        with fx.named_scope("encoder"):
+            y = fnp.sin(x) * x
+        return fnp.exp(y)
+
+    first = f.__code__.co_firstlineno
+    x = X if name.startswith("vmap") else np.float32(0.5)
+    seen = {
+        (op.removeprefix("jit/"), file, line)  # which stands for the call of the inner function
+        for op, file, line in metadata(fx.jit(DERIVED[name](f)).lower(x).compile().as_text())
+    }
+    assert ("encoder/cos", __file__, first + 2) in seen
+    assert ("exp", __file__, first + 3) in seen
+    assert {line for op, _, line in seen if op.startswith("encoder/")} == {first + 2}
+    assert {line for op, _, line in seen if op in ("sin", "cos")} == set()
+
+
 # ------------------------------------------------------------------ copies
 
 

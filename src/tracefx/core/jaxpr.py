@@ -14,12 +14,12 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.bounds import keep
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict
-from tracefx.core.handler import CURRENT
+from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import WIDTH, Program, Style, format_jaxpr
 from tracefx.core.slots import setter
-from tracefx.core.source import Provenance
+from tracefx.core.source import ORIGIN, Provenance
 from tracefx.core.values import ConcreteArray, Value
 
 R = TypeVar("R")
@@ -251,8 +251,14 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
         assert value is not None, atom
         return value
 
-    for eqn in jaxpr.eqns:
-        outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
-        for v, x in zip(eqn.outs, outs, strict=True):
-            env[v.index] = x
+    token = ORIGIN.set(ORIGIN.get())
+    try:
+        for eqn in jaxpr.eqns:
+            if handler is not ROOT:  # which asks nobody where an operation comes from
+                ORIGIN.set(eqn.source)
+            outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
+            for v, x in zip(eqn.outs, outs, strict=True):
+                env[v.index] = x
+    finally:
+        ORIGIN.reset(token)
     return [read(a) for a in jaxpr.outs]

@@ -25,6 +25,9 @@ class Place:
     function: str
     scope: tuple[str, ...] = ()
 
+    def place(self) -> Place:
+        return self
+
     @override
     def __str__(self) -> str:
         return f"{self.file}:{self.line} ({self.function})"
@@ -71,8 +74,16 @@ _OURS: Final[set[str]] = set()
 """Those of our files that `here` has met: looking one up is much faster than comparing paths."""
 
 
-def here() -> Source | None:
-    """The innermost frame outside tracefx, as it stands now."""
+ORIGIN: Final[ContextVar[Provenance | None]] = ContextVar("tracefx_origin", default=None)
+"""While a program is run again (differentiated, batched, transposed): where the equation at hand was written. While a
+user's function runs: None, which stands for its own frame."""
+
+
+def here() -> Provenance | None:
+    """Where the operation at hand was written: by `ORIGIN`, or in the innermost frame outside tracefx."""
+    origin = ORIGIN.get()
+    if origin is not None:
+        return origin
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -8,7 +8,7 @@ from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Linear, Tangent, Transposable, Zero, missing
-from tracefx.core.source import at
+from tracefx.core.source import ORIGIN, at
 from tracefx.core.values import Value
 from tracefx.handlers.stage import stage
 from tracefx.ops.elementwise import add_tangents
@@ -22,6 +22,16 @@ def backward(
     The outputs must be linear in those arguments together. Equations that no linear argument reaches are evaluated
     first; the others are transposed in reverse. A cotangent that nothing reaches stays a `Zero`.
     """
+    token = ORIGIN.set(ORIGIN.get())
+    try:
+        return _backward(jaxpr, consts, args, cts)
+    finally:
+        ORIGIN.reset(token)
+
+
+def _backward(
+    jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value | Linear], cts: Sequence[Tangent]
+) -> list[Tangent | None]:
     handler = CURRENT.get()
     env: list[Value | Linear | None] = [None] * jaxpr.var_count
     for v, x in zip(jaxpr.constvars + jaxpr.invars, [*consts, *args], strict=True):
@@ -38,6 +48,7 @@ def backward(
             if not isinstance(operand, Linear):
                 known.append(operand)
         if len(known) == len(operands):
+            ORIGIN.set(eqn.source)
             for v, x in zip(eqn.outs, handler.bind(eqn.prim, known), strict=True):
                 env[v.index] = x
         else:
@@ -68,6 +79,7 @@ def backward(
             out_cts.append(ct)
             reached = reached or not isinstance(ct, Zero)
         if reached:
+            ORIGIN.set(eqn.source)
             for atom, in_ct in zip(eqn.inputs, _transpose(eqn, out_cts, operands), strict=True):
                 if in_ct is not None:
                     accumulate(atom, in_ct)

@@ -13,6 +13,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import Tracer, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.settings import X64
+from tracefx.core.source import ORIGIN
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.stage import stage
@@ -89,7 +90,11 @@ def trace(
         outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {name_of(f)}")
         return outs
 
-    jaxpr, consts = stage(flat, avals, current(), origins)
+    token = ORIGIN.set(None)  # a rule may be what calls the function
+    try:
+        jaxpr, consts = stage(flat, avals, current(), origins)
+    finally:
+        ORIGIN.reset(token)
     assert out_tree is not None
     return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
 

@@ -16,7 +16,7 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
-from tracefx.core.source import Source
+from tracefx.core.source import ORIGIN
 from tracefx.handlers.stage import stage
 from tracefx.xla import runtime
 
@@ -178,7 +178,11 @@ class Emitter:
         if isinstance(prim, Lowerable):
             return prim.lower(self, *operands)
         if isinstance(prim, Expandable):
-            body, consts = stage(prim.expand, [x.aval for x in operands])
+            token = ORIGIN.set(eqn.source)
+            try:
+                body, consts = stage(prim.expand, [x.aval for x in operands])
+            finally:
+                ORIGIN.reset(token)
             held = [self.constant(np.asarray(c)) for c in consts]
             return self.inline(body.closed(), [*held, *operands])
         raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
@@ -275,7 +279,7 @@ def _location(eqn: Eqn) -> runtime.Location:
     """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
     if eqn.source is None:
         return runtime.location(eqn.prim.name, None, 0)
-    place = eqn.source.place() if isinstance(eqn.source, Source) else eqn.source
+    place = eqn.source.place()
     return runtime.location("/".join([*place.scope, eqn.prim.name]), place.file, place.line)
 
 
