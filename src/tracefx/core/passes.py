@@ -156,19 +156,34 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
     outs = _chosen(jaxpr.outs, used_outs)
     live = {x.index for x in outs if isinstance(x, Var)}
     kept: list[tuple[Eqn, Primitive, Sequence[Atom], Sequence[Var]]] = []
+    whole = len(outs) == len(jaxpr.outs)
     for eqn in reversed(jaxpr.eqns):
         used = tuple([v.index in live for v in eqn.outs])
-        if any(used) or _is_observable(eqn.prim):
-            left = _without_unused(eqn, used)
-            live.update([x.index for x in left[1] if isinstance(x, Var)])
+        if True in used or _is_observable(eqn.prim):
+            prim, inputs, binders = left = _without_unused(eqn, used)
+            for x in inputs:
+                if isinstance(x, Var):
+                    live.add(x.index)
             kept.append((eqn, *left))
+            whole = whole and prim is eqn.prim and inputs is eqn.inputs and binders is eqn.outs
     left_ins = tuple([i >= droppable or v.index in live for i, v in enumerate(jaxpr.invars)])
+    if whole and len(kept) == len(jaxpr.eqns) and all(left_ins) and _is_numbered(jaxpr):
+        return jaxpr, left_ins
     new = _Rebuild(jaxpr)
     constvars = new.binders(jaxpr.constvars)
     invars = new.binders(_chosen(jaxpr.invars, left_ins))
     for eqn, prim, inputs, binders in reversed(kept):
         new.add(eqn, prim, new.reads(inputs), binders)
     return new.finish(constvars, invars, outs), left_ins
+
+
+def _is_numbered(jaxpr: Jaxpr) -> bool:
+    """Whether variables are numbered in the order of their binding."""
+    indices = [v.index for v in jaxpr.constvars + jaxpr.invars]
+    for eqn in jaxpr.eqns:
+        for v in eqn.outs:
+            indices.append(v.index)
+    return indices == list(range(len(indices)))
 
 
 def _without_unused(eqn: Eqn, used: tuple[bool, ...]) -> tuple[Primitive, Sequence[Atom], Sequence[Var]]:

@@ -16,7 +16,8 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
-from tracefx.core.source import ORIGIN
+from tracefx.core.slots import setter
+from tracefx.core.source import ORIGIN, Place, Source
 from tracefx.handlers.stage import stage
 from tracefx.xla import runtime
 
@@ -120,12 +121,19 @@ def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.A
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, init=False)
 class Node:
     """A value of the module and its type."""
 
     value: runtime.Value
     aval: ShapedArray
+
+    def __init__(self, value: runtime.Value, aval: ShapedArray) -> None:
+        _set_value(self, value)
+        _set_aval(self, aval)
+
+
+_set_value, _set_aval = [setter(Node, name) for name in ("value", "aval")]
 
 
 @final
@@ -138,6 +146,10 @@ class Emitter:
     symbols: set[str] = field(factory=set, init=False)
     targets: set[str] = field(factory=set, init=False)
     """What custom calls call."""
+    locations: dict[tuple[str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = field(
+        factory=dict, init=False
+    )
+    """By operation and place in a code object, which the source beside it keeps alive."""
 
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
@@ -160,18 +172,27 @@ class Emitter:
             env[v.index] = x
 
         def read(atom: Atom) -> Ir:
-            if isinstance(atom, Literal):
-                return self.constant(atom)
-            x = env[atom.index]
+            x = self.constant(atom) if isinstance(atom, Literal) else env[atom.index]
             assert x is not None
             return x
 
         for eqn in jaxpr.eqns:
-            with _location(eqn):
+            with self.location(eqn):
                 outs = self.lower(eqn, [read(a) for a in eqn.inputs])
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
         return [read(a) for a in jaxpr.outs]
+
+    def location(self, eqn: Eqn) -> runtime.Location:
+        """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
+        name, source = eqn.prim.name, eqn.source
+        if not isinstance(source, Source):
+            return _location(name, source)
+        key = (name, id(source.code), source.lasti, source.scope)
+        found = self.locations.get(key)
+        if found is None:  # finding the line takes as long as the code is
+            found = self.locations[key] = (_location(name, source.place()), source)
+        return found[0]
 
     def lower(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
         prim = eqn.prim
@@ -196,14 +217,18 @@ class Emitter:
         regions: Sequence[Region] = (),
     ) -> list[Ir]:
         attributes = {k: _attribute(v) for k, v in attrs.items()} if attrs else None
-        operation = runtime.create(
-            name, [_type(a) for a in outs], [_value(x) for x in operands], attributes, len(regions)
-        )
-        for region, space in zip(regions, operation.regions, strict=True):
+        values = []
+        for x in operands:
+            assert isinstance(x, Node)
+            values.append(x.value)
+        operation = runtime.create(name, [_type(a) for a in outs], values, attributes, len(regions))
+        for region, space in zip(regions, operation.regions if regions else (), strict=True):
             block = space.blocks.append(*[_type(a) for a in region.args], arg_locs=None)
             with runtime.at_end(block):
                 results = region.build(self, [Node(x, a) for x, a in zip(block.arguments, region.args, strict=True)])
                 runtime.create("stablehlo.return", [], [_value(x) for x in results])
+        if len(outs) == 1:  # nearly all operations
+            return [Node(operation.results[0], outs[0])]
         return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
 
     def constant(self, value: Literal | NDArray) -> Ir:
@@ -275,12 +300,10 @@ def _attribute(attr: Attr) -> runtime.Attribute:
     return runtime.attribute(attr.mlir)
 
 
-def _location(eqn: Eqn) -> runtime.Location:
-    """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
-    if eqn.source is None:
-        return runtime.location(eqn.prim.name, None, 0)
-    place = eqn.source.place()
-    return runtime.location("/".join([*place.scope, eqn.prim.name]), place.file, place.line)
+def _location(name: str, place: Place | None) -> runtime.Location:
+    if place is None:
+        return runtime.location(name, None, 0)
+    return runtime.location("/".join([*place.scope, name]), place.file, place.line)
 
 
 def _symbol(name: str) -> str:
