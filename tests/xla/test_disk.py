@@ -33,7 +33,7 @@ from tracefx.xla.backend import XlaBackend
 from tracefx.xla.disk import Disk
 from tracefx.xla.entries import entry_name
 from tracefx.xla.lower import lower
-from tracefx.xla.runtime import executables
+from tracefx.xla.runtime import bindings, executables
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 NAME: Final = b"n" * 20
@@ -53,6 +53,12 @@ def program(of: Callable[..., Any] = f) -> Jaxpr:
 def run(of: Callable[..., Any] = f) -> Any:
     """The outputs of a function, compiled as a new process does it."""
     return XlaBackend().compiled(program(of), "f")([X])
+
+
+@pytest.fixture(autouse=True)
+def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept once the source was edited, as it may be while tests run."""
+    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
 
 
 @pytest.fixture
@@ -196,12 +202,15 @@ def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
         "level": entry_name(jaxpr, frozenset(), False, device, {"optimization_level": 1}),
     }
     assert entry_name(program(), frozenset(), False, device, {}) == names["plain"]
+    runtime_version = bindings.JAXLIB_VERSION
     monkeypatch.setattr(executables, "JAXLIB_VERSION", "0.0.1")
     names["jaxlib"] = entry_name(jaxpr, frozenset(), False, device, {})
-    monkeypatch.undo()
-    monkeypatch.setattr(entries, "own_text", lambda: b"edited")
+    monkeypatch.setattr(executables, "JAXLIB_VERSION", runtime_version)
+    monkeypatch.setattr(entries, "own_text", lambda: b"other rules")
     names["rules"] = entry_name(jaxpr, frozenset(), False, device, {})
-    monkeypatch.undo()
+    monkeypatch.setattr(entries, "own_text", lambda: None)
+    assert entry_name(jaxpr, frozenset(), False, device, {}) is None
+    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
 
     class OtherProcessor:
         def fingerprint(self) -> int:
@@ -211,6 +220,20 @@ def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     names["processor"] = entry_name(jaxpr, frozenset(), False, device, {})
     assert None not in names.values()
     assert len(set(names.values())) == len(names)
+
+
+def test_the_source_counts_unless_it_was_edited_after_it_was_loaded(tmp_path: Path) -> None:
+    loaded = time.time()
+    digests = [entries.digest_of(tmp_path, loaded)]
+    for name, text in (("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", ""), ("note.txt", "no rule")):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (loaded - 10, loaded - 10))
+        digests.append(entries.digest_of(tmp_path, loaded))
+    assert digests[0] is None
+    assert len(set(digests)) == 4
+    assert digests[3] == digests[4]
+    os.utime(tmp_path / "a.py", (loaded + 1, loaded + 1))
+    assert entries.digest_of(tmp_path, loaded) is None
 
 
 # ------------------------------------------------------------------ what is not kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from enum import Enum
 from hashlib import blake2b
 from typing import Final, cast, final
@@ -18,6 +19,9 @@ from tracefx.core.printer import DTYPES
 
 _VERSION: Final = b"tracefx program 1"
 """Changes with the encoding, so that no file of an older one is taken for a newer one's."""
+
+LOADED: Final = time.time()
+"""When tracefx was imported, give or take what its other modules took: the rules are those of its source then."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES.items()}

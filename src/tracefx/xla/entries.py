@@ -6,7 +6,8 @@ text of tracefx itself, whose rules say what a program lowers to. What a program
 inputs that takes, where the outputs come from) follows from the program, so nothing of it is kept.
 
 Programs without a key (they hold callables), with operations or parameters of others' classes (whose rules may
-change) and with effects have no name. The backend keeps none that call the host's own code either.
+change) and with effects have no name, nor has any while tracefx's source is being edited. The backend keeps none that
+call the host's own code either.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
-from tracefx.core.digest import executable_key, is_own
+from tracefx.core.digest import LOADED, executable_key, is_own
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.xla import runtime
 from tracefx.xla.disk import NAME_BYTES
@@ -30,19 +31,29 @@ def entry_name(
     options: Mapping[str, runtime.CompilerOption],
 ) -> bytes | None:
     """The name of a program's executable, or `None` if the program must be compiled in every process."""
-    key = executable_key(jaxpr)
-    if key is None or not is_own(jaxpr) or any(effect.observable for effect in jaxpr.effects):
+    key, text = executable_key(jaxpr), own_text()
+    if key is None or text is None or not is_own(jaxpr) or any(effect.observable for effect in jaxpr.effects):
         return None
-    parts = (key, sorted(donated), keep_unused, own_text(), runtime.compilation_identity(device, options))
+    parts = (key, sorted(donated), keep_unused, text, runtime.compilation_identity(device, options))
     return blake2b(repr(parts).encode(), digest_size=NAME_BYTES).digest()
 
 
 @functools.cache
-def own_text() -> bytes:
-    """A digest of tracefx's source, in place of a version that stays the same while a rule is edited."""
-    package = Path(__file__).parent.parent
+def own_text() -> bytes | None:
+    """A digest of tracefx's source, in place of a version that stays the same while a rule is edited.
+
+    `None` if that isn't what runs here, so far as one can tell: there is none, or it was edited since it was loaded.
+    """
+    return digest_of(Path(__file__).parent.parent, LOADED)
+
+
+def digest_of(package: Path, loaded: float) -> bytes | None:
+    """A digest of the Python files in a folder, if there are any and none changed after the time `loaded`."""
     text = blake2b(digest_size=NAME_BYTES)
-    for path in sorted(package.rglob("*.py")):
+    paths = sorted(package.rglob("*.py"))
+    for path in paths:
+        if path.stat().st_mtime > loaded:
+            return None
         content = path.read_bytes()
         text.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
-    return text.digest()
+    return text.digest() if paths else None
