@@ -27,6 +27,7 @@ ORDER = (
     "lax",
     "tree",
     "numpy",
+    "nn",
     "extend",
     "programs",
     "testing",

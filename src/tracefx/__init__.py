@@ -2,6 +2,7 @@
 
 from tracefx import extend as extend
 from tracefx import lax as lax
+from tracefx import nn as nn
 from tracefx import numpy as numpy
 from tracefx import programs as programs
 from tracefx import tree as tree
