@@ -14,7 +14,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import NamedAxis
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing
-from tracefx.core.source import here
+from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
 
 
@@ -83,12 +83,13 @@ class Batch(Handler):
             raise missing(
                 prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
             )
-        token = CURRENT.set(self.inner)
+        line = here()
+        token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
         try:
             outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])
         finally:
             CURRENT.reset(token)
-        line = here()
+            ORIGIN.reset(origin)
         return [x if dim is None else BatchTracer(self, x, dim, line) for x, dim in zip(outs, dims, strict=True)]
 
     def named_in(self, prim: Primitive) -> bool:

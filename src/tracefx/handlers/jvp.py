@@ -21,7 +21,7 @@ from tracefx.core.errors import (
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, under
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
-from tracefx.core.source import here
+from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
 
 _FLAT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
@@ -109,12 +109,13 @@ class JVP(Handler):
             else:
                 primals.append(a)
                 tangents.append(Zero(a.aval.tangent()))
-        token = CURRENT.set(self.inner)
+        line = here()
+        token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
         try:
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
-        line = here()
+            ORIGIN.reset(origin)
         if len(outs) == 1:  # nearly all operations
             (p,), (t,) = outs, out_tangents
             return (p if type(t) is Zero else JVPTracer(self, p, t, line),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracefx.core.handler import CURRENT
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Linear, Tangent, Transposable, Zero, missing
 from tracefx.core.source import ORIGIN, at
@@ -33,9 +33,11 @@ def _backward(
     jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value | Linear], cts: Sequence[Tangent]
 ) -> list[Tangent | None]:
     handler = CURRENT.get()
-    env: list[Value | Linear | None] = [None] * jaxpr.var_count
-    for v, x in zip(jaxpr.constvars + jaxpr.invars, [*consts, *args], strict=True):
+    env: dict[int, Value | Linear] = {}
+    for v, x in zip(jaxpr.constvars, consts, strict=True):
         env[v.index] = x
+    for v, arg in zip(jaxpr.invars, args, strict=True):
+        env[v.index] = arg
 
     linear: list[tuple[Eqn, list[Value | Linear]]] = []
     for eqn in jaxpr.eqns:
@@ -43,7 +45,6 @@ def _backward(
         known: list[Value] = []
         for a in eqn.inputs:
             operand = a if isinstance(a, Literal) else env[a.index]
-            assert operand is not None
             operands.append(operand)
             if not isinstance(operand, Linear):
                 known.append(operand)
@@ -56,33 +57,30 @@ def _backward(
             for v in eqn.outs:
                 env[v.index] = Linear(v.aval)
 
-    ct_env: list[Tangent | None] = [None] * jaxpr.var_count
+    reached: dict[int, Tangent] = {}
 
     def accumulate(atom: Atom, ct: Tangent) -> None:
         if isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
             return
-        before = ct_env[atom.index]
-        ct_env[atom.index] = ct if before is None else add_tangents(before, ct)
+        before = reached.get(atom.index)
+        reached[atom.index] = ct if before is None else add_tangents(before, ct)
 
-    def take(atom: Atom) -> Tangent:
-        assert not isinstance(atom, Literal)
-        ct, ct_env[atom.index] = ct_env[atom.index], None
-        return Zero(atom.aval.tangent()) if ct is None else ct
+    def take(v: Var) -> Tangent:
+        ct = reached.pop(v.index, None)
+        return Zero(v.aval.tangent()) if ct is None else ct
 
     for atom, ct in zip(jaxpr.outs, cts, strict=True):
         accumulate(atom, ct)
     for eqn, operands in reversed(linear):
-        out_cts = []
-        reached = False
         for v in eqn.outs:
-            ct = take(v)
-            out_cts.append(ct)
-            reached = reached or not isinstance(ct, Zero)
-        if reached:
-            ORIGIN.set(eqn.source)
-            for atom, in_ct in zip(eqn.inputs, _transpose(eqn, out_cts, operands), strict=True):
-                if in_ct is not None:
-                    accumulate(atom, in_ct)
+            if v.index in reached:
+                break
+        else:
+            continue
+        ORIGIN.set(eqn.source)
+        for atom, in_ct in zip(eqn.inputs, _transpose(eqn, [take(v) for v in eqn.outs], operands), strict=True):
+            if in_ct is not None:
+                accumulate(atom, in_ct)
     return [take(v) if isinstance(x, Linear) else None for v, x in zip(jaxpr.invars, args, strict=True)]
 
 

@@ -12,7 +12,7 @@ from tracefx.core import trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import Tracer, as_array, require_home
+from tracefx.core.handler import CURRENT, Tracer, as_array, require_home
 from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval
@@ -76,7 +76,9 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
     `TypeError` if it is no array, `EscapedTracerError` if its transformation is not in force here.
     """
     if isinstance(leaf, Tracer):
-        require_home(leaf, f"in {what}")
+        if leaf.handler is not CURRENT.get():
+            require_home(leaf, f"in {what}")
+        return leaf
     if is_arraylike(leaf):
         return as_value(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]
