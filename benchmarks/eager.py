@@ -22,6 +22,17 @@ def subjects() -> Iterator[Subject]:
     yield Subject(GROUP, "x + x, f32[8]", lambda: x + x, lambda: y + y, 0.30)
     yield Subject(GROUP, "sin(x), f32[8]", lambda: fnp.sin(x), lambda: jnp.sin(y), 0.30)
 
+    yield Subject(GROUP, "x[0], f32[8]", lambda: x[0], lambda: y[0], 0.10)
+    ours_high, jax_high = x > 0.5, y > 0.5
+    yield Subject(GROUP, "where, f32[8]", lambda: fnp.where(ours_high, x, x), lambda: jnp.where(jax_high, y, y), 0.15)
+    yield Subject(
+        GROUP,
+        "sum(reshape(x) @ reshape(x)), f32[8]",
+        lambda: fnp.sum(fnp.reshape(x, (1, 8)) @ fnp.reshape(x, (8, 1))),
+        lambda: jnp.sum(jnp.reshape(y, (1, 8)) @ jnp.reshape(y, (8, 1))),
+        0.30,
+    )
+
     our_slope = fx.grad(lambda x: fnp.sin(x) ** 2)
     jax_slope = jax.grad(lambda x: jnp.sin(x) ** 2)
     yield Subject(GROUP, "grad of sin(x)**2", lambda: our_slope(1.0), lambda: jax_slope(1.0), 0.05)

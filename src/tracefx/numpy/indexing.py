@@ -17,10 +17,10 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Index, IndexPart
-from tracefx.core.avals import Shape
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import as_array, bind1
+from tracefx.core.handler import CURRENT, ROOT, as_array, bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import array
@@ -83,7 +83,9 @@ def getitem(x: Array, index: Index, /) -> Array:
     [5, 4, 3]
     """
     if type(index) is int:
-        window, squeezed = _one_place(x.aval.shape, index)
+        position, aval, window, squeezed = _one_place(x.aval, index)
+        if type(x) is ConcreteArray and CURRENT.get() is ROOT:  # evaluated at one go
+            return ConcreteArray(aval, x.numpy()[position, ...])
         return bind1(squeezed, bind1(window, x))
     parts, x, ellipsis = read_index(x, index)
     axis_parts = [part for part in parts if part is not None]
@@ -98,15 +100,16 @@ def getitem(x: Array, index: Index, /) -> Array:
 
 
 @functools.lru_cache(maxsize=4096)
-def _one_place(sizes: Shape, index: int) -> tuple[Slice, shape.Squeeze]:
-    """The operations that `x[index]` is made of."""
+def _one_place(x: ShapedArray, index: int) -> tuple[int, ShapedArray, Slice, shape.Squeeze]:
+    """The place that `x[index]` means, its type, and the operations that it is made of."""
+    sizes = x.shape
     if not sizes:
         raise IndexError(f"too many indices: an array without axes is indexed with {index}")
     place = _part(index, sizes[0], 0)
     assert isinstance(place, Place)
     rest = (0,) * (len(sizes) - 1)
     window = Slice((place.position, *rest), (place.position + 1, *sizes[1:]), None)
-    return window, shape.Squeeze((0,))
+    return place.position, x.update(shape=sizes[1:]), window, shape.Squeeze((0,))
 
 
 # ------------------------------------------------------------------ reading the index

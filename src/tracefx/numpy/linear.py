@@ -6,18 +6,20 @@ compiler. Sizes that don't fit are a TypeError naming both operands.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import SupportsIndex
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
 from tracefx.numpy.promoting import broadcast_shapes, converted, retyped
 from tracefx.numpy.ufuncs import conjugate, multiply
 from tracefx.ops import basis, contraction
-from tracefx.ops.contraction import PrecisionLike
+from tracefx.ops.contraction import DotGeneral, PrecisionLike
 from tracefx.ops.static import axes_of, static_int
 
 
@@ -68,6 +70,16 @@ def dot(
     return as_array(retyped(_contract("dot", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
+@functools.lru_cache(maxsize=4096)
+def _product(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
+    """The one operation that the product of two vectors or matrices is, where they need no conversion and fit."""
+    if (x.dtype, x.weak_type) != (y.dtype, y.weak_type) or not (1 <= x.ndim <= 2 >= y.ndim >= 1):
+        return None
+    if x.shape[-1] != y.shape[0]:
+        return None
+    return DotGeneral((((x.ndim - 1,), (0,)), ((), ())), None, x.dtype)
+
+
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -83,6 +95,10 @@ def matmul(
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
     (5, 2, 4)
     """
+    if precision is None and preferred_element_type is None and isinstance(a, Array) and isinstance(b, Array):
+        product = _product(a.aval, b.aval)
+        if product is not None:
+            return bind1(product, a, b)
     x, y, dtype, weak = _operands("matmul", a, b, preferred_element_type)
     m, n = x.aval.ndim, y.aval.ndim
     if m == 0 or n == 0:

@@ -93,6 +93,14 @@ def promoted(name: str, *args: ArrayLike) -> list[Value]:
 
 def converted(name: str, *args: ArrayLike) -> list[Value]:
     """Operands in the dtype in which they meet, each in its own shape."""
+    first = args[0]
+    if isinstance(first, Array):
+        aval = first.aval
+        for a in args:
+            if not isinstance(a, Array) or a.aval.dtype is not aval.dtype or a.aval.weak_type is not aval.weak_type:
+                break
+        else:
+            return list(args)  # type: ignore[arg-type]  # the loop found arrays only
     dtype, weak = promote([dtype_of(a, f"{name}: x{i + 1}") for i, a in enumerate(args)])
     return [to_type(a, dtype, weak) for a in args]
 

@@ -237,11 +237,11 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
         dims = self.broadcast_dimensions
         if len(dims) != x.ndim:
             raise TypeError(f"broadcast_in_dim: broadcast_dimensions {dims} must have one entry for each axis of {x}")
-        if list(dims) != sorted(set(dims)) or any(not 0 <= d < len(self.shape) for d in dims):
+        if dims and (list(dims) != sorted(set(dims)) or dims[0] < 0 or dims[-1] >= len(self.shape)):
             raise TypeError(
                 f"broadcast_in_dim: broadcast_dimensions {dims} must increase and be axes of shape {self.shape}"
             )
-        if any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+        if dims and any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
             raise TypeError(f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1")
         return x.update(shape=self.shape)
 
@@ -252,6 +252,8 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
+        if not x.ndim and x.dtype.kind in _EXPORTED:  # what `np.broadcast_to` makes, in an eighth of the time
+            return np.ndarray(self.shape, x.dtype, x, 0, (0,) * len(self.shape))
         sizes = [1] * len(self.shape)
         for n, d in zip(x.shape, self.broadcast_dimensions, strict=True):
             sizes[d] = n
@@ -275,6 +277,10 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
         return stablehlo.broadcast(builder, operands[0], self.shape, self.broadcast_dimensions)
 
 
+_EXPORTED: Final = "biufc"
+"""The kinds of dtype whose arrays NumPy hands out as buffers."""
+
+
 def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
     """`operand` repeated to `shape`; its axis `i` becomes axis `broadcast_dimensions[i]`, its size that one's or 1.
 
@@ -291,7 +297,9 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
 def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
     """`x` repeated to `shape`, axes aligned at the end as NumPy does."""
     value = as_value(x)
-    return broadcast_in_dim(value, shape, range(len(shape) - value.aval.ndim, len(shape)))
+    if value.aval.shape == shape:
+        return as_array(value)
+    return broadcast_in_dim(value, shape, tuple(range(len(shape) - value.aval.ndim, len(shape))))
 
 
 def full(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
@@ -330,10 +338,10 @@ class ReduceSum(LinearOperation):
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         narrow = dtypes.is_float(x.dtype) and x.dtype.itemsize < 4
-        total: NDArray = np.sum(x, axis=self.axes, dtype=np.float32 if narrow else x.dtype)
+        total = np.asarray(np.add.reduce(x, self.axes, np.float32 if narrow else x.dtype))
         if total.size == x.size:  # a lone -0.0 is its own sum, where NumPy adds it to 0.0
             return x.reshape(total.shape)
-        return total.astype(x.dtype)
+        return total.astype(x.dtype) if narrow else total
 
     @override
     def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:

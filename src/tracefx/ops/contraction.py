@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from enum import Enum, unique
 from typing import Final, TypeAlias, final
@@ -78,48 +79,14 @@ class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        lhs, rhs = avals
-        (lc, rc), (lb, rb) = self.dimension_numbers
-        for side, x, contracting, batch in (("lhs", lhs, lc, lb), ("rhs", rhs, rc, rb)):
-            named = (*contracting, *batch)
-            if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
-                raise TypeError(
-                    f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
-                    f"{x} and its axes to contract are {contracting}, those to map over {batch}"
-                )
-        for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
-            sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
-            if sizes[0] != sizes[1]:
-                raise TypeError(
-                    f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
-                    f"axes {right} of {rhs} with {sizes[1]}"
-                )
-        shape = [lhs.shape[d] for d in lb]
-        shape += [n for d, n in enumerate(lhs.shape) if d not in lc and d not in lb]
-        shape += [n for d, n in enumerate(rhs.shape) if d not in rc and d not in rb]
-        return ShapedArray(tuple(shape), self._out_dtype(lhs, rhs), lhs.weak_type and rhs.weak_type)
-
-    def _out_dtype(self, lhs: ShapedArray, rhs: ShapedArray) -> DType:
-        for side, x in (("lhs", lhs), ("rhs", rhs)):
-            if x.dtype == dtypes.float0:
-                raise TypeError(f"dot_general: {side} is {x}, which has no elements to multiply")
-        left, right = _wealth(lhs.dtype), _wealth(rhs.dtype)
-        if left == right and lhs.dtype != rhs.dtype:
-            raise TypeError(f"dot_general: lhs {lhs} and rhs {rhs} have no dtype in common; convert one with astype")
-        dtype = lhs.dtype if left >= right else rhs.dtype
-        new = self.preferred_element_type
-        if new is None or new == dtype:
-            return dtype
-        if not dtypes.is_float(dtype) and _component_bits(new) < _component_bits(dtype):
-            raise TypeError(f"dot_general: preferred_element_type {new} is narrower than {dtype}, that of the operands")
-        return new
+        return _out_aval(self.dimension_numbers, self.preferred_element_type, *avals)
 
     # ------------------------------------------------------------------ evaluation
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         lhs, rhs = args
-        out = self._out_dtype(ShapedArray((), lhs.dtype), ShapedArray((), rhs.dtype))
+        out = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
         inner = _accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
         if lhs.dtype != inner:
             lhs = cast(lhs, inner)
@@ -253,6 +220,56 @@ def _component_bits(dtype: DType) -> int:
     return 1 if dtypes.is_bool(dtype) else dtypes.itemsize_bits(dtypes.real_dtype(dtype))
 
 
+# Both are remembered: types of a few programs at a time are asked for again and again.
+
+
+@functools.lru_cache(maxsize=4096)
+def _out_aval(
+    numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]],
+    preferred: DType | None,
+    lhs: ShapedArray,
+    rhs: ShapedArray,
+) -> ShapedArray:
+    (lc, rc), (lb, rb) = numbers
+    for side, x, contracting, batch in (("lhs", lhs, lc, lb), ("rhs", rhs, rc, rb)):
+        named = (*contracting, *batch)
+        if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
+            raise TypeError(
+                f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
+                f"{x} and its axes to contract are {contracting}, those to map over {batch}"
+            )
+    for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
+        sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
+        if sizes[0] != sizes[1]:
+            raise TypeError(
+                f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
+                f"axes {right} of {rhs} with {sizes[1]}"
+            )
+    shape = [lhs.shape[d] for d in lb]
+    shape += [n for d, n in enumerate(lhs.shape) if d not in lc and d not in lb]
+    shape += [n for d, n in enumerate(rhs.shape) if d not in rc and d not in rb]
+    dtype = _out_dtype(lhs.dtype, rhs.dtype, preferred)
+    return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
+
+
+@functools.lru_cache(maxsize=4096)
+def _out_dtype(lhs: DType, rhs: DType, preferred: DType | None) -> DType:
+    for side, dtype in (("lhs", lhs), ("rhs", rhs)):
+        if dtype == dtypes.float0:
+            raise TypeError(f"dot_general: {side} is of dtype {dtype}, which has no elements to multiply")
+    left, right = _wealth(lhs), _wealth(rhs)
+    if left == right and lhs != rhs:
+        raise TypeError(f"dot_general: lhs, {lhs}, and rhs, {rhs}, have no dtype in common; convert one with astype")
+    dtype = lhs if left >= right else rhs
+    if preferred is None or preferred == dtype:
+        return dtype
+    if not dtypes.is_float(dtype) and _component_bits(preferred) < _component_bits(dtype):
+        raise TypeError(
+            f"dot_general: preferred_element_type {preferred} is narrower than {dtype}, that of the operands"
+        )
+    return preferred
+
+
 def _wealth(dtype: DType) -> tuple[bool, int, int, int, bool]:
     """XLA's order of the dtypes that may meet in a dot: the greater one is the product's."""
     part = dtypes.real_dtype(dtype)
@@ -262,6 +279,7 @@ def _wealth(dtype: DType) -> tuple[bool, int, int, int, bool]:
     return dtypes.is_complex(dtype), range_, digits, _component_bits(dtype), not unsigned
 
 
+@functools.lru_cache(maxsize=4096)
 def _accumulator(operand: DType, out: DType) -> DType:
     """The dtype NumPy multiplies and adds in: that of operands or result that holds more, and at least 32 bits."""
     if dtypes.is_bool(out):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, SupportsIndex, final
@@ -35,7 +36,7 @@ def _axes(xs: Iterable[SupportsIndex]) -> Axes:
 
 
 @final
-@frozen
+@frozen(cache_hash=True)
 class GatherDimensionNumbers:
     """Which axes of operand, indices and result belong together.
 
@@ -50,6 +51,16 @@ class GatherDimensionNumbers:
     start_index_map: Axes = field(converter=_axes)
     operand_batching_dims: Axes = field(default=(), converter=_axes)
     start_indices_batching_dims: Axes = field(default=(), converter=_axes)
+
+    def windows(self, operand: Shape, sizes: Shape) -> Windows:
+        return Windows(
+            operand,
+            sizes,
+            self.collapsed_slice_dims,
+            self.start_index_map,
+            self.operand_batching_dims,
+            self.start_indices_batching_dims,
+        )
 
 
 @final
@@ -93,39 +104,21 @@ class Gather(Operation, Differentiable, Transposable):
     fill_value: Scalar | None
 
     def windows(self, operand: Shape) -> Windows:
-        n = self.dimension_numbers
-        return Windows(
-            operand,
-            self.slice_sizes,
-            n.collapsed_slice_dims,
-            n.start_index_map,
-            n.operand_batching_dims,
-            n.start_indices_batching_dims,
-        )
+        return self.dimension_numbers.windows(operand, self.slice_sizes)
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        x, indices = avals
-        if len(self.slice_sizes) != x.ndim:
-            raise TypeError(f"gather: slice_sizes {self.slice_sizes} must have one entry for each axis of {x}")
-        windows = self.windows(x.shape)
-        windows.check("gather", "start_index_map", indices)
-        offset = self.dimension_numbers.offset_dims
-        if len(offset) != len(windows.kept):
-            raise TypeError(
-                f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
-            )
-        ndim = indices.ndim - 1 + len(offset)
-        _check_offset("gather", "offset_dims", offset, ndim)
-        sizes = [0] * ndim
-        known = [*indices.shape[:-1], *[self.slice_sizes[d] for d in windows.kept]]
-        for place, n in zip(_window_order(offset, ndim), known, strict=True):
-            sizes[place] = n
-        return x.update(shape=tuple(sizes))
+        return _gathered(self.dimension_numbers, self.slice_sizes, *avals)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, indices = args[0], as_indices(args[1])
+        axis = _one_axis(self.dimension_numbers, self.slice_sizes, x.shape, indices.ndim)
+        if axis is not None:
+            places = indices[..., 0]
+            n = x.shape[axis]
+            if self.mode is not GatherScatterMode.FILL_OR_DROP or ((places >= 0) & (places < n)).all():
+                return x.take(places, axis, mode="clip")
         windows = self.windows(x.shape)
         count = indices.shape[:-1]
         inside = windows.inside(indices) if self.mode is GatherScatterMode.FILL_OR_DROP else None
@@ -238,6 +231,41 @@ class Gather(Operation, Differentiable, Transposable):
         mask = stablehlo.broadcast(builder, inside, out.shape, numbering)
         fill = stablehlo.full(builder, self.fill_value, out)
         return builder.emit("stablehlo.select", [mask, found, fill], [out])[0]
+
+
+@functools.lru_cache(maxsize=4096)
+def _gathered(numbers: GatherDimensionNumbers, slice_sizes: Shape, x: ShapedArray, indices: ShapedArray) -> ShapedArray:
+    """The type of what is gathered; remembered, since there is much to check."""
+    if len(slice_sizes) != x.ndim:
+        raise TypeError(f"gather: slice_sizes {slice_sizes} must have one entry for each axis of {x}")
+    windows = numbers.windows(x.shape, slice_sizes)
+    windows.check("gather", "start_index_map", indices)
+    offset = numbers.offset_dims
+    if len(offset) != len(windows.kept):
+        raise TypeError(
+            f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
+        )
+    ndim = indices.ndim - 1 + len(offset)
+    _check_offset("gather", "offset_dims", offset, ndim)
+    sizes = [0] * ndim
+    known = [*indices.shape[:-1], *[slice_sizes[d] for d in windows.kept]]
+    for place, n in zip(_window_order(offset, ndim), known, strict=True):
+        sizes[place] = n
+    return x.update(shape=tuple(sizes))
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_axis(numbers: GatherDimensionNumbers, slice_sizes: Shape, shape: Shape, indices_ndim: int) -> int | None:
+    """The axis along which this is NumPy's `take`, if it is."""
+    if len(numbers.start_index_map) != 1 or numbers.operand_batching_dims:
+        return None
+    (axis,) = numbers.start_index_map
+    if numbers.collapsed_slice_dims != (axis,) or slice_sizes[axis] != 1:
+        return None
+    if slice_sizes[:axis] + slice_sizes[axis + 1 :] != shape[:axis] + shape[axis + 1 :]:
+        return None
+    behind = range(axis + indices_ndim - 1, len(shape) + indices_ndim - 2)
+    return axis if numbers.offset_dims == (*range(axis), *behind) else None
 
 
 def _text(kind: str, indices: ShapedArray, **axes: Axes) -> Text:

@@ -155,7 +155,7 @@ class Domain:
     def require(self, name: str, *avals: ShapedArray) -> None:
         """`TypeError` unless every operand's dtype is in the domain."""
         for i, aval in enumerate(avals):
-            if not self.accepts(aval.dtype):
+            if aval.dtype not in self.plain and not self.accepts(aval.dtype):
                 raise TypeError(f"{name} takes {self.what}, but operand {i} is {aval}; convert it first with astype")
 
 
@@ -164,12 +164,23 @@ ANY: Final = Domain("any dtype", lambda dtype: True)
 
 def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:
     """`ValueError` unless `axes` are different axes of an array with `ndim` of them, counted from 0."""
-    if len(set(axes)) != len(axes) or any(not 0 <= a < ndim for a in axes):
-        raise ValueError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
+    for a in axes:
+        if not 0 <= a < ndim:
+            break
+    else:
+        if len(axes) < 2 or len(set(axes)) == len(axes):
+            return
+    raise ValueError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
 
 
 def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tuple[int, ...]:
     """`shape` as a tuple of ints; a tracer or a non-integer in it is a `TypeError`, a negative size a `ValueError`."""
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int or n < 0:
+                break
+        else:
+            return shape
     sizes = []
     for n in shape:
         try:

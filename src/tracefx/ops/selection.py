@@ -15,7 +15,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, full, instantiate
 from tracefx.ops.bitwise import bitwise_and
@@ -52,6 +52,22 @@ class SelectN(Operation, Differentiable, Transposable):
         if which.shape and which.shape != first.shape:
             raise TypeError(f"select_n: which must have the shape of the cases or no axes, got {which} for {first}")
         return ShapedArray(first.shape, first.dtype, all(c.weak_type for c in cases))
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if len(args) == 3:  # nearly always a mask and two arrays of one type
+            which, off, on = args
+            aval = off.aval
+            if (
+                type(which) is ConcreteArray
+                and type(off) is ConcreteArray
+                and type(on) is ConcreteArray
+                and which.aval.dtype is dtypes.bool_
+                and (on.aval is aval or on.aval == aval)
+                and which.aval.shape == aval.shape
+            ):
+                return [ConcreteArray(aval, np.where(which.numpy(), on.numpy(), off.numpy()))]
+        return Operation.evaluate(self, args)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -126,6 +142,8 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     >>> select_n(np.array([0, 2, 1]), np.array([1, 2, 3]), np.array([10, 20, 30]), np.array([-1, -2, -3])).tolist()
     [1, -2, 30]
     """
+    if len(cases) == 2 and isinstance(cases[0], Array) and isinstance(cases[1], Array):
+        return bind1(SELECT_N, which, cases[0], cases[1])
     return bind1(SELECT_N, which, *operands(*cases))
 
 

@@ -19,6 +19,12 @@ def static_int(name: str, x: SupportsIndex, argument: str) -> int:
 
 def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[int, ...]:
     """`xs` as a tuple of Python integers."""
+    if type(xs) is tuple:
+        for x in xs:
+            if type(x) is not int:
+                break
+        else:
+            return xs
     try:
         given = list(xs)
     except TypeError as error:
@@ -37,6 +43,8 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, argument: str = "axis") -
 def axes_of(name: str, axes: Sequence[SupportsIndex], ndim: int, argument: str = "dimensions") -> tuple[int, ...]:
     """Different axes counted from 0, in the order given; `ValueError` if one is out of bounds or there twice."""
     given = static_ints(name, axes, argument)
+    if len(given) == 1 and 0 <= given[0] < ndim:
+        return given
     found = tuple([axis_of(name, a, ndim, argument) for a in given])
     if len(set(found)) != len(found):
         raise ValueError(f"{name}: {argument} {given} name an axis twice")
