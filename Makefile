@@ -8,11 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: help test demo bench lint format types unit clean
+.PHONY: help test laws demo bench lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test     lint, formatting, types and tests"
+	@echo "make laws     the laws of transformations, on many more examples than the tests take"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make bench    ratios of tracefx to JAX"
 	@echo "make format   rewrite the files as lint and formatter want them"
@@ -23,6 +24,9 @@ test:
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
+
+laws: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws --hypothesis-profile=long
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.transforms.oracle import close
-from tests.transforms.programs import Stacked, stacked
 from tracefx.core.check import check_jaxpr
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import stacked
 
 FEW: Final = settings(
     max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -1,0 +1,39 @@
+"""Laws for your own functions, operations and handlers, and how to generate arguments for them.
+
+>>> import numpy as np
+>>> import tracefx.numpy as fnp
+>>> from tracefx.testing import check_grads, vmap_is_a_loop
+>>> vmap_is_a_loop(fnp.dot, np.ones((2, 3), np.float32), np.ones(3, np.float32))
+>>> check_grads(fnp.tanh, np.array([0.5, -1.0]))
+
+`check_primitive`, `check_function`, `check_grads` and `check_linear` check many laws at once. The strategies of
+`tracefx.testing.strategies` make arguments, programs and stacks of transformations; they need Hypothesis, which
+`pip install 'tracefx[testing]'` brings along.
+"""
+
+from __future__ import annotations
+
+from tracefx.testing.checks import Report as Report
+from tracefx.testing.checks import check_function as check_function
+from tracefx.testing.checks import check_grads as check_grads
+from tracefx.testing.checks import check_linear as check_linear
+from tracefx.testing.checks import check_primitive as check_primitive
+from tracefx.testing.laws import LAWS as LAWS
+from tracefx.testing.laws import Identity as Identity
+from tracefx.testing.laws import Inapplicable as Inapplicable
+from tracefx.testing.laws import Law as Law
+from tracefx.testing.laws import LawError as LawError
+from tracefx.testing.laws import identity_changes_nothing as identity_changes_nothing
+from tracefx.testing.laws import jit_changes_nothing as jit_changes_nothing
+from tracefx.testing.laws import jit_is_transparent as jit_is_transparent
+from tracefx.testing.laws import jvp_is_the_derivative as jvp_is_the_derivative
+from tracefx.testing.laws import linearize_is_jvp as linearize_is_jvp
+from tracefx.testing.laws import passes_change_nothing as passes_change_nothing
+from tracefx.testing.laws import staging_changes_nothing as staging_changes_nothing
+from tracefx.testing.laws import text_says_it_all as text_says_it_all
+from tracefx.testing.laws import tracers_stay_inside as tracers_stay_inside
+from tracefx.testing.laws import transpose_is_adjoint as transpose_is_adjoint
+from tracefx.testing.laws import types_are_as_said as types_are_as_said
+from tracefx.testing.laws import vmap_commutes_with_jvp as vmap_commutes_with_jvp
+from tracefx.testing.laws import vmap_is_a_loop as vmap_is_a_loop
+from tracefx.testing.tolerances import Ulps as Ulps

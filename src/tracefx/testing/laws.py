@@ -1,0 +1,529 @@
+"""The laws: what transformations must do with any function, checked at given arguments.
+
+Each law is a value that is called with a function and its arguments, or with a primitive and its operands:
+
+>>> import tracefx.numpy as fnp
+>>> jvp_is_the_derivative(lambda x: fnp.sin(x) * x, 0.5)
+>>> vmap_is_a_loop(lambda x, y: x @ y, fnp.ones((2, 3)), fnp.ones(3))
+
+A law that is broken raises `LawError`, an `AssertionError` that names the law, the arguments and both results. A law
+that says nothing about the arguments, such as one of derivatives about integers, raises `Inapplicable`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.check import check_jaxpr
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import CURRENT, Handler, Tracer, current
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.passes import cse, dce, renumber
+from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.handlers.batch import Batch
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.stage import Stage
+from tracefx.programs import VOCABULARY, parse_jaxpr
+from tracefx.testing.subjects import (
+    Axes,
+    Run,
+    Several,
+    Subject,
+    array,
+    as_arrays,
+    dense,
+    linearized,
+    mapped,
+    push,
+    random_like,
+    shown,
+    staged,
+    subsets,
+    under,
+    widened,
+)
+from tracefx.testing.tolerances import DERIVATIVE, DIFFERENCES, EXACT, Ulps, apart
+from tracefx.transforms.jit import jit
+from tracefx.transforms.linearization import Linearization
+
+
+@final
+class LawError(AssertionError):
+    """A law is broken: by what, where, and by how much."""
+
+
+@final
+class Inapplicable(ValueError):
+    """The law says nothing about these arguments."""
+
+
+@final
+@frozen(eq=False)
+class Law:
+    """A statement about functions, and how to check it."""
+
+    name: str
+    statement: str
+    check: Callable[[Subject], None]
+
+    def __call__(self, f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
+        """Check the law for a function at arguments, which are trees of arrays, or for a primitive at operands.
+
+        Values may be `ulps` apart: by default as far as the table allows the operation, or any program.
+        """
+        self.check(Subject.of(f, args, ulps))
+
+    @override
+    def __repr__(self) -> str:
+        return self.name
+
+    def broken(self, subject: Subject, what: str) -> LawError:
+        return LawError(f"{self.statement}, but not so for {subject}\n{what}")
+
+
+def law(statement: str) -> Callable[[Callable[[Law, Subject], None]], Law]:
+    """Make a law of a function that checks it."""
+
+    def made(check: Callable[[Law, Subject], None]) -> Law:
+        itself = Law(check.__name__, statement, lambda subject: check(itself, subject))
+        return itself
+
+    return made
+
+
+# ------------------------------------------------------------------ comparing results
+
+
+def compare(
+    broken: Law,
+    subject: Subject,
+    got: Sequence[Value],
+    want: Sequence[Value],
+    names: tuple[str, str],
+    ulps: Ulps | None = None,
+) -> None:
+    """`LawError` unless both are as many values of the same types, equal up to the tolerance, and none is a tracer."""
+    if len(got) != len(want):
+        raise broken.broken(subject, f"  {names[0]} it has {len(got)} outputs, {names[1]} {len(want)}")
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        _compare_one(broken, subject, i, g, w, names, ulps)
+
+
+def _compare_one(
+    broken: Law, subject: Subject, i: int, got: Value, want: Value, names: tuple[str, str], ulps: Ulps | None
+) -> None:
+    width = max(map(len, names)) + 1
+    for x, name in zip((got, want), names, strict=True):
+        if isinstance(x, Tracer):
+            raise broken.broken(subject, f"  output {i}, {name}, is {x!r}, which belongs to {x.handler.title}")
+    both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
+    if got.aval != want.aval:
+        raise broken.broken(subject, "\n".join([*both, f"  output {i} has types {got.aval!r} and {want.aval!r}"]))
+    g, w = to_numpy(got), to_numpy(want)
+    allowed = (subject.ulps if ulps is None else ulps).for_array(w)
+    distance = apart(g, w, allowed.least)
+    limit = allowed.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
+    if distance.size and float(np.max(distance)) > limit:
+        at = np.unravel_index(int(np.argmax(distance)), distance.shape)
+        place = f" at {tuple(map(int, at))}" if at else ""
+        how = f"{float(distance[at]):.4g} ulps apart, allowed are {limit:.4g}" if limit else "allowed is no difference"
+        verdict = f"  output {i}{place}: {g[at]} and {w[at]}, {how}"
+        raise broken.broken(subject, "\n".join([*both, verdict]))
+
+
+def _require_derivatives(subject: Subject) -> None:
+    if not subject.moving:
+        raise Inapplicable(f"no argument has derivatives: {show_avals([a.aval for a in subject.args])}")
+
+
+def _tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[Tangent]:
+    """A random direction: tangents for the chosen arguments, zeros for the others."""
+    rng = subject.rng(what)
+    return [random_like(a.aval, rng) if i in chosen else Zero(a.aval.tangent()) for i, a in enumerate(subject.args)]
+
+
+# ------------------------------------------------------------------ evaluated, staged, compiled
+
+
+@law("evaluation gives the types that abstract evaluation says")
+def types_are_as_said(self: Law, subject: Subject) -> None:
+    jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
+    try:
+        outs = subject.outs()
+    except TypeError as error:  # abstract evaluation has found no fault in the operands
+        raise self.broken(subject, f"  {error}") from error
+    if [o.aval for o in outs] != list(jaxpr.out_avals):
+        raise self.broken(subject, f"  evaluated: {[o.aval for o in outs]}\n  staged:    {list(jaxpr.out_avals)}")
+
+
+@law("staged and evaluated, a function gives what it gives at once")
+def staging_changes_nothing(self: Law, subject: Subject) -> None:
+    jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
+    check_jaxpr(jaxpr)
+    again = eval_jaxpr(jaxpr, consts, subject.args)
+    compare(self, subject, again, subject.outs(), ("staged", "evaluated"), EXACT)
+
+
+@law("compiled, a function gives what it gives evaluated")
+def jit_changes_nothing(self: Law, subject: Subject) -> None:
+    compare(self, subject, _jitted(subject.run)(*subject.args), subject.outs(), ("compiled", "evaluated"))
+
+
+def _jitted(run: Run) -> Run:
+    compiled = jit(lambda *xs: run(*xs))
+    return lambda *xs: [as_value(o) for o in compiled(*as_arrays(xs))]
+
+
+@law("under another transformation too, jit changes nothing")
+def jit_is_transparent(self: Law, subject: Subject) -> None:
+    compiled = _jitted(subject.run)
+    batch = Several.like(subject.args)
+    axes: Axes = (0,) * len(subject.args)
+    got, want = [
+        _fronted(mapped(f, batch.stacked(axes), axes, batch.size), batch.size) for f in (compiled, subject.run)
+    ]
+    compare(self, subject, got, want, ("vmap of jit", "vmap alone"))
+    if not subject.moving:
+        return
+    tangents = _tangents(subject, subject.moving, "directions")
+    got, want = [
+        [*outs, *map(dense, ts)] for outs, ts in (push(f, subject.args, tangents) for f in (compiled, subject.run))
+    ]
+    compare(self, subject, got, want, ("jvp of jit", "jvp alone"), _derivative(subject))
+    moving = [i in subject.moving for i in range(len(subject.args))]
+    linear = [linearized(f, subject.args, moving) for f in (compiled, subject.run)]
+    got, want = [list(map(dense, each.push(tangents))) for each in linear]
+    compare(self, subject, got, want, ("linearize of jit", "linearize alone"), _derivative(subject))
+    cts = [
+        random_like(o.aval, subject.rng("cotangents")) if m else Zero(o.aval.tangent()) for o, m in _moved(linear[1])
+    ]
+    if any(linear[1].moved):
+        got, want = [list(map(dense, each.pull(cts))) for each in linear]
+        compare(self, subject, got, want, ("vjp of jit", "vjp alone"), _derivative(subject))
+
+
+def _moved(linear: Linearization) -> list[tuple[Value, bool]]:
+    return list(zip(linear.outs, linear.moved, strict=True))
+
+
+def _derivative(subject: Subject) -> Ulps:
+    """Derivatives have a tolerance of their own, or the one that the user gave if that is wider."""
+    return DERIVATIVE.or_more(subject.ulps)
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+@law("a jvp is what differences along its direction tend to")
+def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
+    _require_derivatives(subject)
+    wide = widened(subject)
+    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(wide.args[i].aval.dtype)) for i in wide.moving)
+    if narrowest < 32:
+        raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
+    step = 2.0**-17 if narrowest == 64 else 2.0**-8
+    at = wide.outs()
+    for chosen in subsets(wide.moving):
+        tangents = _tangents(wide, chosen, f"direction {chosen}")
+        outs, pushed = push(wide.run, wide.args, tangents)
+        compare(self, wide, outs, at, ("beside its tangent", "evaluated"))
+        ahead, behind = [_moved_by(wide, tangents, h) for h in (step, -step)]
+        for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
+            if t.aval != out.aval.tangent():
+                raise self.broken(
+                    wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
+                )
+        some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
+        slopes = [array((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
+        compare(self, wide, [dense(pushed[i]) for i in some], slopes, ("jvp", "differences"), DIFFERENCES)
+
+
+def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
+    args = [
+        a if isinstance(t, Zero) else array(to_numpy(a) + step * to_numpy(t), a.aval)
+        for a, t in zip(subject.args, tangents, strict=True)
+    ]
+    return subject.run(*args)
+
+
+@law("linearize gives what jvp gives")
+def linearize_is_jvp(self: Law, subject: Subject) -> None:
+    _require_derivatives(subject)
+    for chosen in subsets(subject.moving):
+        tangents = _tangents(subject, chosen, f"direction {chosen}")
+        outs, pushed = push(subject.run, subject.args, tangents)
+        linear = linearized(subject.run, subject.args, [i in chosen for i in range(len(subject.args))])
+        check_jaxpr(linear.jaxpr)
+        names = ("linearize", "jvp")
+        compare(self, subject, linear.outs, outs, names)
+        compare(
+            self,
+            subject,
+            list(map(dense, linear.push(tangents))),
+            list(map(dense, pushed)),
+            names,
+            _derivative(subject),
+        )
+
+
+@law("<J v, w> = <v, Jᵀ w> for any directions v and w")
+def transpose_is_adjoint(self: Law, subject: Subject) -> None:
+    _require_derivatives(subject)
+    wide = widened(subject)
+    for chosen in subsets(wide.moving):
+        linear = linearized(wide.run, wide.args, [i in chosen for i in range(len(wide.args))])
+        if not any(linear.moved):
+            continue
+        tangents = _tangents(wide, chosen, f"direction {chosen}")
+        rng = wide.rng(f"cotangents {chosen}")
+        cts: list[Tangent] = [random_like(o.aval, rng) if m else Zero(o.aval.tangent()) for o, m in _moved(linear)]
+        adjoint(self, wide, tangents, cts, linear.push(tangents), linear.pull(cts))
+
+
+def adjoint(
+    broken: Law,
+    subject: Subject,
+    vs: Sequence[Tangent],
+    ws: Sequence[Tangent],
+    pushed: Sequence[Tangent],
+    pulled: Sequence[Tangent],
+) -> None:
+    """`LawError` unless `<pushed, ws>` is `<vs, pulled>` and the pulled cotangents have the types of the arguments."""
+    for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
+        if ct.aval != v.aval:
+            raise broken.broken(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
+    left, right = [_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
+    numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
+    eps = max(float(dtypes.finfo(d).eps) for d in numbers)
+    size = float(np.abs(left).sum() + np.abs(right).sum())
+    allowed = DERIVATIVE.narrow * eps * max(size, DERIVATIVE.least)
+    if not abs(left.sum() - right.sum()) <= allowed and np.isfinite(size):
+        sides = f"  <J v, w> = {left.sum()!r}\n  <v, Jᵀ w> = {right.sum()!r}"
+        inputs = [f"  v = {[shown(v) for v in vs if not isinstance(v, Zero)]}"]
+        inputs += [f"  w = {[shown(w) for w in ws if not isinstance(w, Zero)]}"]
+        raise broken.broken(subject, "\n".join([*inputs, sides]))
+
+
+def _terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:
+    """The terms of a pairing of tangents and cotangents: bilinear, without conjugation, its real part."""
+    products = [np.zeros(1)]
+    for x, y in zip(xs, ys, strict=True):
+        if not isinstance(x, Zero) and not isinstance(y, Zero):
+            a, b = [np.asarray(to_numpy(v)).astype(np.complex128) for v in (x, y)]
+            products.append((a * b).real.ravel())
+    return np.concatenate(products)
+
+
+# ------------------------------------------------------------------ batches
+
+
+@law("vmap is a loop, whichever arguments and axes it maps")
+def vmap_is_a_loop(self: Law, subject: Subject) -> None:
+    batch = Several.like(subject.args)
+    loops: dict[tuple[bool, ...], list[list[Value]]] = {}
+    for axes in every_axes([a.aval.ndim for a in subject.args]):
+        stacked = subject.at(batch.stacked(axes))
+        try:
+            outs = mapped(subject.run, stacked.args, axes, batch.size)
+            got = _fronted(outs, batch.size)
+        except (IndexError, AssertionError) as error:  # an axis that is not there
+            raise self.broken(stacked, f"  in_axes={axes}: {error!r}") from error
+        which = tuple([axis is not None for axis in axes])
+        if which not in loops:
+            loops[which] = [subject.run(*batch.element(k, axes)) for k in range(batch.size)]
+        loop = loops[which]
+        for i, ((_, _, aval), out) in enumerate(zip(outs, loop[0], strict=True)):
+            if aval != out.aval:
+                raise self.broken(
+                    stacked, f"  in_axes={axes}: output {i} is mapped of {aval!r}, in the loop {out.aval!r}"
+                )
+        want = [
+            array(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
+            for each in zip(*loop, strict=True)
+        ]
+        compare(self, stacked, got, want, (f"vmap over {axes}", "a loop"))
+
+
+def every_axes(ranks: Sequence[int], most: int = 80) -> list[Axes]:
+    """Every choice of batch axes, `None` for arguments without one; of very many choices, some of each kind."""
+    choices = [[None, *range(rank + 1)] for rank in ranks]
+    all_axes = [axes for axes in itertools.product(*choices) if any(axis is not None for axis in axes)]
+    return all_axes[:: -(-len(all_axes) // most)] if all_axes else []
+
+
+def _fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
+    """The outputs for a batch, batch axis in front."""
+    fronted: list[Value] = []
+    for val, axis, _ in outs:
+        if isinstance(val, Tracer):
+            fronted.append(val)
+            continue
+        host = to_numpy(val)
+        host = np.broadcast_to(host, (size, *host.shape)) if axis is None else np.moveaxis(host, axis, 0)
+        fronted.append(array(host, val.aval.update(shape=host.shape)))
+    return fronted
+
+
+@law("vmap and jvp commute")
+def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
+    _require_derivatives(subject)
+    batch = Several.like(subject.args)
+    axes: Axes = (0,) * len(subject.args)
+    stacked = subject.at(batch.stacked(axes))
+    tangents = _tangents(stacked, stacked.moving, "directions")
+
+    def paired(inner: Handler) -> tuple[JVP, list[Value]]:
+        handler = JVP(inner)
+        return handler, [handler.wrap(a, t) for a, t in zip(stacked.args, tangents, strict=True)]
+
+    outside, duals = paired(current())
+    within = Batch(outside, MappedAxis(batch.size))
+    outs = under(within, subject.run, [within.wrap(d, 0) for d in duals])
+    pushed_last = _both([(outside.unwrap(x), axis) for x, axis in map(within.unwrap, outs)], batch.size)
+
+    over = Batch(current(), MappedAxis(batch.size))
+    jvp = JVP(over)
+    wrapped = [
+        jvp.wrap(over.wrap(a, 0), t if isinstance(t, Zero) else over.wrap(t, 0))
+        for a, t in zip(stacked.args, tangents, strict=True)
+    ]
+    pairs = list(map(jvp.unwrap, under(jvp, subject.run, wrapped)))
+    first: list[Value] = []
+    for p, t in pairs:
+        first += _fronted([(*over.unwrap(p), None)], batch.size)
+        zeros = [np.zeros((batch.size, *t.aval.shape))]
+        first += (
+            [array(zeros[0], t.aval.with_axis(batch.size, 0))]
+            if isinstance(t, Zero)
+            else _fronted([(*over.unwrap(t), None)], batch.size)
+        )
+    compare(self, stacked, first, pushed_last, ("vmap of jvp", "jvp of vmap"), _derivative(subject))
+
+
+def _both(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) -> list[Value]:
+    both: list[Value] = []
+    for (p, t), axis in pairs:
+        both += _fronted([(p, axis, None), (dense(t), axis, None)], size)
+    return both
+
+
+# ------------------------------------------------------------------ handlers
+
+
+@final
+@frozen(eq=False)
+class Identity(Handler):
+    """Hands every operation on."""
+
+    title = "identity"
+    inner: Handler
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.inner.bind(prim, args)
+
+
+@law("a handler that hands everything on changes nothing")
+def identity_changes_nothing(self: Law, subject: Subject) -> None:
+    outs = subject.outs()
+    compare(
+        self, subject, under(Identity(current()), subject.run, subject.args), outs, ("under it", "without it"), EXACT
+    )
+
+    def unchanged(*xs: Value) -> list[Value]:
+        return under(Identity(CURRENT.get()), subject.run, xs)
+
+    avals = [a.aval for a in subject.args]
+    programs = [staged(run, avals)[0] for run in (unchanged, subject.run)]
+    if programs[0] != programs[1]:
+        raise self.broken(subject, f"  staged under it:\n{programs[0]}\n  without it:\n{programs[1]}")
+    if subject.moving:
+        tangents = _tangents(subject, subject.moving, "directions")
+        got, want = [
+            [*o, *map(dense, t)] for o, t in (push(r, subject.args, tangents) for r in (unchanged, subject.run))
+        ]
+        compare(self, subject, got, want, ("jvp over it", "jvp alone"), EXACT)
+
+
+@law("no tracer survives the handler that made it")
+def tracers_stay_inside(self: Law, subject: Subject) -> None:
+    outs = subject.outs()
+    stage = Stage(current())
+    under(stage, subject.run, [stage.input(a.aval) for a in subject.args])
+    axes: Axes = (0,) * len(subject.args)
+    batch = Several.like(subject.args)
+    results = [x for x, _, _ in mapped(subject.run, batch.stacked(axes), axes, batch.size)] if axes else []
+    if subject.moving:
+        pushed, tangents = push(subject.run, subject.args, _tangents(subject, subject.moving, "directions"))
+        results += [*pushed, *map(dense, tangents)]
+    for x in results:
+        if isinstance(x, Tracer):
+            raise self.broken(subject, f"  {x!r}, which belongs to {x.handler.title}, comes out")
+    compare(self, subject, subject.outs(), outs, ("after transformations", "before"), EXACT)
+
+
+# ------------------------------------------------------------------ programs
+
+
+def _primitives(jaxpr: Jaxpr) -> Mapping[str, type[Primitive]]:
+    found: dict[str, type[Primitive]] = {}
+    for eqn in jaxpr.eqns:
+        found[eqn.prim.name] = type(eqn.prim)
+        if isinstance(eqn.prim, CarriesJaxprs):
+            for body in eqn.prim.jaxprs():
+                found.update(_primitives(body))
+    return found
+
+
+@law("a program read from its text is the program")
+def text_says_it_all(self: Law, subject: Subject) -> None:
+    jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
+    own = [prim for name, prim in _primitives(jaxpr).items() if VOCABULARY.get(name) is not prim]
+    again = parse_jaxpr(str(jaxpr), *own)
+    if again != jaxpr:
+        raise self.broken(subject, f"  the program: {jaxpr}\n  as read:     {again}")
+
+
+@law("passes keep what a program computes, and its types")
+def passes_change_nothing(self: Law, subject: Subject) -> None:
+    jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
+    outs = eval_jaxpr(jaxpr, consts, subject.args)
+    for simplify in (dce, cse, renumber):
+        simpler = simplify(jaxpr)
+        check_jaxpr(simpler)
+        if (simpler.in_avals, simpler.out_avals) != (jaxpr.in_avals, jaxpr.out_avals):
+            raise self.broken(subject, f"  before {simplify.__name__}: {jaxpr}\n  after: {simpler}")
+        names = (f"after {simplify.__name__}", "before")
+        compare(self, subject, eval_jaxpr(simpler, consts, subject.args), outs, names, EXACT)
+
+
+LAWS: Final[tuple[Law, ...]] = (
+    types_are_as_said,
+    staging_changes_nothing,
+    jit_changes_nothing,
+    identity_changes_nothing,
+    tracers_stay_inside,
+    text_says_it_all,
+    passes_change_nothing,
+    vmap_is_a_loop,
+    jvp_is_the_derivative,
+    linearize_is_jvp,
+    transpose_is_adjoint,
+    vmap_commutes_with_jvp,
+    jit_is_transparent,
+)
+"""All of them, those that the others rest on first."""

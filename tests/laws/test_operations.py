@@ -1,0 +1,53 @@
+"""Every law that an operation's rules allow holds for it, at its samples."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from tests.laws.examples import is_long
+from tests.laws.samples import SAMPLES, Operands, Sample
+from tracefx.core.primitive import Differentiable, Primitive
+from tracefx.core.values import Value, as_value, from_numpy
+from tracefx.ops.vocabulary import OPERATIONS
+from tracefx.testing import LAWS, check_function, check_primitive, jit_is_transparent
+
+OF_DERIVATIVES: Final = {"jvp_is_the_derivative", "linearize_is_jvp", "transpose_is_adjoint", "vmap_commutes_with_jvp"}
+
+
+def values(operands: Operands) -> list[Value]:
+    """Arrays with the dtype they have, numbers weakly typed."""
+    return [from_numpy(x, x.dtype) if isinstance(x, np.ndarray) else as_value(x) for x in operands]
+
+
+def test_every_operation_has_samples() -> None:
+    assert set(SAMPLES) == {operation.name for operation in OPERATIONS}
+
+
+def is_differentiable(sample: Sample) -> bool:
+    moving = [x for x in sample.operands[0] if np.asarray(x).dtype.kind in "fc"]
+    return bool(moving) and (isinstance(sample.prim, Differentiable) or sample.within is not None)
+
+
+def is_first_of_its_kind(prim: Primitive) -> bool:
+    """Whether no operation before it has the same bases, which bring most of its rules."""
+    kinds = [type(samples[0].prim) for samples in SAMPLES.values()]
+    return next(kind for kind in kinds if kind.__bases__ == type(prim).__bases__) is type(prim)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_laws(name: str) -> None:
+    for sample in SAMPLES[name]:
+        first, *others = [values(each) for each in sample.operands]
+        laws = [law for law in LAWS if law not in sample.but]
+        if not (is_long() or is_first_of_its_kind(sample.prim)):
+            laws.remove(jit_is_transparent)  # which compiles five programs
+        if sample.within is None:
+            report = check_primitive(sample.prim, first, laws=laws)
+            if others:
+                check_primitive(sample.prim, *others, laws=[law for law in laws if law is not jit_is_transparent])
+        else:
+            report = check_function(sample.within, *first, laws=laws)
+        assert set(report.left_out) == (set() if is_differentiable(sample) else OF_DERIVATIVES)

@@ -1,0 +1,40 @@
+"""The laws hold for generated programs, and for these under generated stacks of transformations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import given
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tracefx.core import dtypes
+from tracefx.core.values import from_numpy
+from tracefx.testing import LAWS, Law, check_function, jit_changes_nothing, jit_is_transparent, jvp_is_the_derivative
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import stacked
+
+COMPILED: Final = (jit_changes_nothing, jit_is_transparent)
+# Differences say nothing near a kink, where generated programs may well be.
+EVALUATED: Final = tuple([law for law in LAWS if law not in (*COMPILED, jvp_is_the_derivative)])
+
+
+def check(case: Stacked, laws: Sequence[Law]) -> None:
+    inputs = [from_numpy(x, dtypes.float64) for x in case.inputs()]
+    report = check_function(case.function(fx, fnp), *inputs, laws=laws)
+    assert not report.left_out
+
+
+@few(25)
+@given(stacked(max_layers=2))
+def test_evaluated(case: Stacked) -> None:
+    with fx.disable_jit():  # what a jit inside changes is for the next test to find
+        check(case, EVALUATED)
+
+
+@few(8)
+@given(stacked(max_steps=5, max_layers=2))
+def test_compiled(case: Stacked) -> None:
+    check(case, COMPILED)
