@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import DTYPES, agree, agree_in_type, both, f32, numbers
+from tests.numpy.agreement import DTYPES, agree, agree_in_type, both, check, f32, numbers
 
 REDUCTIONS: Final = ("sum", "prod", "max", "min", "mean", "var", "std", "all", "any", "count_nonzero", "ptp")
 AXES: Final = (None, 0, -1, (0, 1), (), (2, 0))
@@ -147,3 +148,42 @@ def test_bad_masks_and_starts() -> None:
         fnp.sum(x, dtype="nonsense")
     with pytest.raises(ValueError, match="no elements"):
         fnp.max(fnp.ones((0, 3)))
+
+
+# ------------------------------------------------------------------ sums so far, weighted means
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_sums_and_products_so_far(name: str) -> None:
+    f, g = getattr(fnp, name), getattr(jnp, name)
+    for dtype in DTYPES:
+        if dtype not in ("int64", "float64"):
+            x, y = both(numbers(dtype, (2, 3)))
+            agree(lambda: f(x, 1), lambda: g(y, 1))  # noqa: B023
+    x, y = both(numbers("float32", (2, 3, 4)))
+    for axis in (None, 0, -1, 3):
+        agree(lambda: f(x, axis), lambda: g(y, axis))  # noqa: B023
+    agree(lambda: f(x, 0, "int8"), lambda: g(y, 0, "int8"))
+    agree(lambda: f(2.0), lambda: g(2.0))
+    agree(lambda: f([1]), lambda: g([1]))
+    agree(lambda: f(fnp.full(3, 2)), lambda: g(jnp.full(3, 2)))
+    weights = numbers("float32", (2, 3, 4), 1)
+    gradient: Any = jax.grad(lambda y: jnp.sum(g(y + 4, 1) * weights))
+    check(fx.grad(lambda x: fnp.sum(f(x + 4, 1) * weights))(x), gradient(y))
+
+
+def test_weighted_means() -> None:
+    for dtype in ("int32", "float32", "complex64"):
+        (x, a), (w, b), (v, c) = [both(np.abs(numbers(dtype, shape)) + 1) for shape in ((2, 3), (2, 3), (3,))]
+        for options in (
+            {},
+            {"axis": 1},
+            {"axis": (0, 1)},
+            {"axis": 0, "keepdims": True},
+            {"returned": True, "axis": 1},
+        ):
+            kw: Any = options
+            agree(lambda: fnp.average(x, **kw), lambda: jnp.average(a, **kw))  # noqa: B023
+            agree(lambda: fnp.average(x, weights=w, **kw), lambda: jnp.average(a, weights=b, **kw))  # noqa: B023
+            agree(lambda: fnp.average(x, weights=v, **kw), lambda: jnp.average(a, weights=c, **kw))  # noqa: B023
+        agree(lambda: fnp.average(x, (1, 0), w.T), lambda: jnp.average(a, (1, 0), b.T))  # noqa: B023

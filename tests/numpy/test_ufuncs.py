@@ -26,7 +26,7 @@ BINARY: Final = (
     *("add", "subtract", "multiply", "true_divide", "floor_divide", "remainder", "fmod", "power"),
     *("maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
-    *("left_shift", "right_shift", "hypot", "logaddexp"),
+    *("left_shift", "right_shift", "hypot", "logaddexp", "arctan2"),
 )
 # Pairs of dtypes on which values are compared too, which takes a compilation in JAX each.
 VALUES: Final = (
@@ -252,3 +252,13 @@ def test_what_is_no_array_is_named(name: str, bad: Any) -> None:
             f(bad, 1)
         with pytest.raises(TypeError, match=f"{name}: x2|dtype"):
             f(fnp.ones(2), bad)
+
+
+def test_second_derivatives_of_sums_of_exponentials() -> None:
+    """At ties and at infinities too."""
+    for x, y in ((0.0, 0.0), (3.0, 3.0), (1.0, 2.0), (200.0, -200.0), (np.inf, 0.0), (-np.inf, 0.0)):
+        first: Any = fx.grad(fnp.logaddexp, argnums=(0, 1))(x, y)
+        second: Any = fx.grad(fx.grad(fnp.logaddexp))(x, y)
+        share = 1 / (1 + np.exp(y - x)) if abs(x) < np.inf else float(x > 0)
+        expected = np.asarray([share, 1 - share, share * (1 - share)])
+        np.testing.assert_allclose([float(first[0]), float(first[1]), float(second)], expected, 1e-6)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, overload
+from typing import Literal as Exactly
 
 import numpy as np
 
@@ -22,11 +23,11 @@ from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
 from tracefx.numpy.logic import truth
-from tracefx.numpy.promoting import broadcast_shapes, inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
 from tracefx.numpy.ufuncs import choose, conjugate, like
-from tracefx.ops import arithmetic, comparison, elementwise, powers, reduction, transcendental
+from tracefx.ops import arithmetic, comparison, cumulative, elementwise, powers, reduction, transcendental
 from tracefx.ops import complex as complex_numbers
-from tracefx.ops.basis import broadcast_in_dim, broadcast_to, reduce_sum, reshape
+from tracefx.ops.basis import broadcast_in_dim, broadcast_to, full, reduce_sum, reshape, transpose
 from tracefx.ops.static import axes_of, axis_of
 
 _NARROW: Final = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -396,6 +397,92 @@ def std(
     Array(1., dtype=float32)
     """
     return transcendental.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+
+
+@overload
+def average(
+    a: ArrayLike,
+    axis: Axes = None,
+    weights: ArrayLike | None = None,
+    returned: Exactly[False] = False,
+    keepdims: bool = False,
+) -> Array: ...
+@overload
+def average(
+    a: ArrayLike,
+    axis: Axes = None,
+    weights: ArrayLike | None = None,
+    *,
+    returned: Exactly[True],
+    keepdims: bool = False,
+) -> tuple[Array, Array]: ...
+def average(
+    a: ArrayLike,
+    axis: Axes = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
+) -> Array | tuple[Array, Array]:
+    """The mean over `axis`, each element counting as much as `weights` says: an array of the shape of `a`, or of its
+    axes `axis` alone. With `returned` the sum of the weights too.
+
+    Raises ValueError where the shapes don't fit.
+
+    >>> average(np.array([1.0, 5.0]), weights=np.array([3.0, 1.0]))
+    Array(2., dtype=float32)
+    """
+    if weights is None:
+        x = operand(a, "average: a")
+        count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
+        out = mean(x, axis, keepdims=keepdims)
+        return (out, full(ShapedArray(out.aval.shape, out.aval.dtype), float(count))) if returned else out
+    x, w = [retyped(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in converted("average", a, weights)]
+    over = axes("average", axis, x.aval.ndim)
+    if w.aval.shape != x.aval.shape:
+        if axis is None or w.aval.shape != tuple([x.aval.shape[i] for i in over]):
+            raise ValueError(
+                f"average: weights {w.aval} must have the shape of a {x.aval}, or that of its axes, given as axis"
+            )
+        order = sorted(range(len(over)), key=over.__getitem__)
+        w = broadcast_in_dim(transpose(w, order), x.aval.shape, sorted(over))
+    total = sum(w, axis, keepdims=keepdims)
+    out = arithmetic.div(sum(arithmetic.mul(x, w), axis, keepdims=keepdims), total)
+    return (out, total) if returned else out
+
+
+# ------------------------------------------------------------------ sums and products so far
+
+
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """For each element the sum of it and all before it along `axis`, or in the flattened array. Bools are counted.
+
+    >>> cumsum(np.arange(4)).tolist()
+    [0, 1, 3, 6]
+    """
+    return _so_far("cumsum", a, axis, dtype, cumulative.cumsum)
+
+
+def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+    """For each element the product of it and all before it along `axis`, or in the flattened array.
+
+    >>> cumprod(np.arange(1, 5)).tolist()
+    [1, 2, 6, 24]
+    """
+    return _so_far("cumprod", a, axis, dtype, cumulative.cumprod)
+
+
+def _so_far(
+    name: str, a: ArrayLike, axis: int | None, dtype: DTypeLike | None, fold: Callable[[ArrayLike, int], Array]
+) -> Array:
+    x = operand(a, f"{name}: a")
+    if axis is None:
+        x = reshape(x, (x.aval.size,))
+    along = axis_of(name, 0 if axis is None else axis, x.aval.ndim)
+    if dtype is not None:
+        x = retyped(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
+    elif dtypes.is_bool(x.aval.dtype):
+        x = retyped(x, dtypes.default_int())
+    return fold(retyped(x, x.aval.dtype), along)
 
 
 amax = max

@@ -13,7 +13,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
 from tracefx.numpy.promoting import all_inexact, inexact, literal
 from tracefx.numpy.ufuncs import choose, like
-from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, transcendental
+from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, pairs, powers, transcendental
 from tracefx.ops import complex as complex_numbers
 
 
@@ -188,6 +188,15 @@ def arctanh(x: ArrayLike, /) -> Array:
     return transcendental.atanh(inexact(x, "arctanh: x"))
 
 
+def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The angle in [-pi, pi] of the point with the coordinates `(x2, x1)`.
+
+    >>> arctan2(0.0, 1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return pairs.atan2(*all_inexact("arctan2", x1, x2))
+
+
 def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2.
 
@@ -259,11 +268,15 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(0., dtype=float32, weak_type=True)
     """
     x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
-    difference = arithmetic.sub(x, y)
-    # Where both are the same infinity their difference is NaN, and so would the second term be.
-    same = comparison.ne(difference, difference)
-    rest = transcendental.log1p(transcendental.exp(arithmetic.neg(magnitude.abs(difference))))
-    return choose(same, elementwise.add(x, y), elementwise.add(arithmetic.max(x, y), rest))
+    # By choices rather than `max` and `abs`: those halve tangents at ties, and what adds up again for first derivatives
+    # does not for second ones.
+    above = comparison.gt(x, y)
+    larger, smaller = choose(above, x, y), choose(above, y, x)
+    # Where both are the same infinity there is no difference.
+    same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(magnitude.abs(x), like(x, math.inf)))
+    difference = choose(same, like(x, 0.0), arithmetic.sub(smaller, larger))
+    rest = transcendental.log1p(transcendental.exp(difference))
+    return choose(same, larger, elementwise.add(larger, rest))
 
 
 def _reals(name: str, x: Value, y: Value) -> tuple[Value, Value]:
@@ -277,6 +290,7 @@ degrees = rad2deg
 asin = arcsin
 acos = arccos
 atan = arctan
+atan2 = arctan2
 asinh = arcsinh
 acosh = arccosh
 atanh = arctanh
