@@ -79,12 +79,15 @@ ORIGIN: Final[ContextVar[Provenance | None]] = ContextVar("tracefx_origin", defa
 user's function runs: None, which stands for its own frame."""
 
 
-def here() -> Provenance | None:
-    """Where the operation at hand was written: by `ORIGIN`, or in the innermost frame outside tracefx."""
+def here(ours: int = 0) -> Provenance | None:
+    """Where the operation at hand was written: by `ORIGIN`, or in the innermost frame outside tracefx.
+
+    `ours` says how many frames, from the caller's own on, need not be looked at.
+    """
     origin = ORIGIN.get()
     if origin is not None:
         return origin
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1 + ours)
     while frame is not None:
         code = frame.f_code
         if code.co_filename not in _OURS:

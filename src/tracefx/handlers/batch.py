@@ -83,7 +83,7 @@ class Batch(Handler):
             raise missing(
                 prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
             )
-        line = here()
+        line = here(1)
         token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
         try:
             outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])

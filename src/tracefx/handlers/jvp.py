@@ -109,7 +109,7 @@ class JVP(Handler):
             else:
                 primals.append(a)
                 tangents.append(Zero(a.aval.tangent()))
-        line = here()
+        line = here(1)
         token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
         try:
             outs, out_tangents = prim.jvp(primals, tangents)

@@ -129,7 +129,7 @@ class Recording(Handler):
             inputs.append(atom)
             avals.append(atom.aval)
         out_avals = prim.abstract_eval(*avals)
-        source = here()
+        source = here(1)
         if len(out_avals) == 1:  # nearly all operations
             var = Var(next(self.indices), out_avals[0])
             self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))

@@ -135,8 +135,10 @@ class Elementwise(Operation):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        full = [stablehlo.broadcast(builder, x, out.shape) for x in operands]
-        return self.emit_full(builder, out, *full)
+        for x in operands:
+            if x.aval.shape != out.shape:
+                return self.emit_full(builder, out, *[stablehlo.broadcast(builder, x, out.shape) for x in operands])
+        return self.emit_full(builder, out, *operands)
 
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         """The output, in StableHLO, from operands that all have its shape."""

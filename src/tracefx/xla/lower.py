@@ -178,7 +178,11 @@ class Emitter:
 
         for eqn in jaxpr.eqns:
             with self.location(eqn):
-                outs = self.lower(eqn, [read(a) for a in eqn.inputs])
+                operands = []
+                for a in eqn.inputs:
+                    operands.append(read(a))
+                prim = eqn.prim
+                outs = prim.lower(self, *operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
         return [read(a) for a in jaxpr.outs]
@@ -194,10 +198,8 @@ class Emitter:
             found = self.locations[key] = (_location(name, source.place()), source)
         return found[0]
 
-    def lower(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
+    def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
         prim = eqn.prim
-        if isinstance(prim, Lowerable):
-            return prim.lower(self, *operands)
         if isinstance(prim, Expandable):
             token = ORIGIN.set(eqn.source)
             try:
@@ -228,7 +230,7 @@ class Emitter:
                 results = region.build(self, [Node(x, a) for x, a in zip(block.arguments, region.args, strict=True)])
                 runtime.create("stablehlo.return", [], [_value(x) for x in results])
         if len(outs) == 1:  # nearly all operations
-            return [Node(operation.results[0], outs[0])]
+            return [Node(operation.result, outs[0])]
         return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
 
     def constant(self, value: Literal | NDArray) -> Ir:
