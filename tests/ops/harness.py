@@ -10,7 +10,7 @@ and arguments that raises `AssertionError`; test files parametrize over records 
 
 Arguments are NumPy arrays, whose dtype counts as asked for explicitly; Python scalars, which are weakly typed; or
 `Weak` arrays. Unlike `jax.lax`, our functions give a Python number the dtype of the array beside it; where that is not
-its default dtype there is nothing to compare with. All tolerances stand in `ULPS` below.
+its default dtype there is nothing to compare with. All tolerances stand in `tracefx.testing.tolerances`.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -46,6 +46,8 @@ from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.stage import stage
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import convert
+from tracefx.testing import tolerances
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, SUMMED, TWICE, Ulps, apart
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -182,76 +184,13 @@ def aval_of(x: jax.Array) -> ShapedArray:
     return ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype))
 
 
-# ------------------------------------------------------------------ tolerances: all of them
-
-
-@final
-@frozen
-class Ulps:
-    """How far two results may be apart, in units in the last place of the larger one's components."""
-
-    f64: int = 0
-    f32: int = 0
-    narrow: int = 0
-    """For 16-bit floats."""
-    parts: int | None = None
-    """For complex numbers; None where as for their components."""
-    least: float = 0.0
-    """Results smaller than this may be wrong by as much as it: terms of its size cancel in them."""
-
-    def of(self, dtype: DType) -> int:
-        if dtypes.is_complex(dtype) and self.parts is not None:
-            return self.parts
-        bits = dtypes.itemsize_bits(dtypes.real_dtype(dtype))
-        return {64: self.f64, 32: self.f32}.get(bits, self.narrow)
-
-
-EXACT: Final = Ulps()
-ELEMENTARY: Final = Ulps(4, 4, 2)
-# Operations that are not here agree bit for bit, except that compiled code may flush subnormals to zero.
-ULPS: Final[Mapping[str, Ulps]] = {
-    "mul": Ulps(parts=1),  # XLA fuses multiplications and additions
-    "square": Ulps(parts=1),
-    "integer_pow": Ulps(parts=4),
-    "div": Ulps(1, 1, 1, parts=4),  # XLA multiplies by the reciprocal of an operand without axes
-    "sign": Ulps(parts=1),
-    "pow": Ulps(2, 2, 2, parts=64),  # XLA goes by exp and log
-    "atanh": Ulps(256, 4, 2),  # XLA subtracts logarithms
-    "log1p": Ulps(4, 4, 2, parts=128),  # XLA's real part cancels on the circle around -1
-    "exp": ELEMENTARY,
-    "exp2": ELEMENTARY,
-    "expm1": ELEMENTARY,
-    "log": ELEMENTARY,
-    "logistic": ELEMENTARY,
-    "sin": ELEMENTARY,
-    "cos": ELEMENTARY,
-    "tan": ELEMENTARY,
-    "asin": ELEMENTARY,
-    "acos": ELEMENTARY,
-    "atan": ELEMENTARY,
-    "sinh": ELEMENTARY,
-    "cosh": ELEMENTARY,
-    "tanh": ELEMENTARY,
-    "asinh": ELEMENTARY,
-    "acosh": ELEMENTARY,
-    "sqrt": ELEMENTARY,
-    "rsqrt": ELEMENTARY,
-    "cbrt": ELEMENTARY,
-    "atan2": ELEMENTARY,
-    # XLA adds and multiplies in another order, and in JAX's programs rounds narrow floats each time
-    "cumsum": Ulps(8, 8, 8, least=1.0),
-    "cumprod": Ulps(8, 8, 8),
-    "cumlogsumexp": Ulps(8, 8, 8, least=1.0),
-}
-DERIVATIVE: Final = Ulps(64, 64, 64, least=1.0)
-"""For tangents and cotangents, computed by different but equal formulas."""
-TWICE: Final = Ulps(512, 512, 512, least=1.0)
-"""For tangents of those, whose terms cancel."""
+# ------------------------------------------------------------------ tolerances
 
 
 def ulps_of(name: str) -> Ulps:
-    """The tolerance of an operation; parameters after its name, as in `round away`, don't count."""
-    return ULPS.get(name.split()[0], EXACT)
+    """The tolerance of an operation, but none for sums: those of samples are of whole numbers."""
+    ulps = tolerances.ulps_of(name)
+    return EXACT if ulps is SUMMED else ulps
 
 
 def assert_identical(got: NDArray, want: NDArray, what: str) -> None:
@@ -275,33 +214,13 @@ def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> Non
     if not dtypes.is_inexact(got.dtype):
         assert_identical(got, want, what)
         return
-    wide = np.complex128 if dtypes.is_complex(got.dtype) else np.float64
-    distance = _distance(got.astype(wide), want.astype(wide), got.dtype, tolerance.least)
+    distance = apart(got, want, tolerance.least)
     allowed = tolerance.of(got.dtype)
     worst = int(np.argmax(distance)) if distance.size else 0
     assert not distance.size or distance.flat[worst] <= allowed, (
         f"{what}: {got.flat[worst]!r} at {worst}, expected {want.flat[worst]!r}: {distance.flat[worst]} ulps apart, "
         f"allowed are {allowed}"
     )
-
-
-def _distance(got: NDArray, want: NDArray, dtype: DType, least: float) -> NDArray:
-    """In ulps of the larger component for complex numbers: a tiny part beside a large one has no digits of its own."""
-    info = dtypes.finfo(dtype)
-    eps, tiny = float(info.eps), float(info.smallest_normal)
-    parts = [(got.real, want.real), (got.imag, want.imag)] if np.iscomplexobj(got) else [(got, want)]
-    with np.errstate(all="ignore"):
-        sizes = [np.where(np.isfinite(w), np.abs(w), 0.0) for _, w in parts]
-        scale = np.maximum(np.maximum.reduce(sizes), max(tiny, least))
-        ulp = eps * 2.0 ** np.floor(np.log2(scale))
-        apart = np.zeros(got.shape)
-        for g, w in parts:
-            same = (g == w) & ((g != 0) | (np.signbit(g) == np.signbit(w)) | (len(parts) == 2))
-            same |= np.isnan(g) & np.isnan(w)
-            same |= (np.abs(g) <= tiny) & (np.abs(w) <= tiny) & ((g != 0) | (w != 0))  # one of them was flushed
-            apart = np.maximum(apart, np.where(same, 0.0, np.nan_to_num(np.abs(g - w) / ulp, nan=np.inf)))
-            apart = np.where(~same & (g == 0) & (w == 0), 1.0, apart)  # zeros of different sign
-    return apart
 
 
 # ------------------------------------------------------------------ laws

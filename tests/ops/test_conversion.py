@@ -14,7 +14,6 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.ops.harness import (
-    EXACT,
     Args,
     Record,
     agrees_with_jax,
@@ -30,6 +29,7 @@ from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.values import from_numpy, to_numpy
+from tracefx.testing.tolerances import EXACT
 
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
 USUAL: Final = tuple(d for d in NUMBERS if not dtypes.is_float(d) or dtypes.itemsize_bits(d) > 8)

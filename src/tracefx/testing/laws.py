@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, final
 
 import numpy as np
@@ -24,6 +25,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
+from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import CURRENT, Handler, Tracer, current
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.passes import cse, dce, renumber
@@ -451,7 +453,7 @@ def identity_changes_nothing(self: Law, subject: Subject) -> None:
     programs = [staged(run, avals)[0] for run in (unchanged, subject.run)]
     if programs[0] != programs[1]:
         raise self.broken(subject, f"  staged under it:\n{programs[0]}\n  without it:\n{programs[1]}")
-    if subject.moving:
+    with suppress(MissingRuleError):
         tangents = _tangents(subject, subject.moving, "directions")
         got, want = [
             [*o, *map(dense, t)] for o, t in (push(r, subject.args, tangents) for r in (unchanged, subject.run))
@@ -464,10 +466,12 @@ def tracers_stay_inside(self: Law, subject: Subject) -> None:
     outs = subject.outs()
     stage = Stage(current())
     under(stage, subject.run, [stage.input(a.aval) for a in subject.args])
+    results: list[Value] = []
     axes: Axes = (0,) * len(subject.args)
     batch = Several.like(subject.args)
-    results = [x for x, _, _ in mapped(subject.run, batch.stacked(axes), axes, batch.size)] if axes else []
-    if subject.moving:
+    with suppress(MissingRuleError):
+        results += [x for x, _, _ in mapped(subject.run, batch.stacked(axes), axes, batch.size)]
+    with suppress(MissingRuleError):
         pushed, tangents = push(subject.run, subject.args, _tangents(subject, subject.moving, "directions"))
         results += [*pushed, *map(dense, tangents)]
     for x in results:
