@@ -31,6 +31,7 @@ from tracefx.ops.basis import broadcast_in_dim, broadcast_to, full, reduce_sum, 
 from tracefx.ops.static import axes_of, axis_of
 
 _NARROW: Final = frozenset({dtypes.float16, dtypes.bfloat16})
+_SUMMED_AS_THEY_ARE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
 Reduce = Callable[[Value, Sequence[int]], Array]
 
 
@@ -90,6 +91,9 @@ def _accumulated(
     """A sum or product: in the dtype asked for, or one wide enough for integers."""
     x = operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
+    plain = dtype is None and initial is None and where is None and not keepdims
+    if plain and x.aval.dtype in _SUMMED_AS_THEY_ARE and not x.aval.weak_type:
+        return reduce(x, over)
     result = _accumulator(x.aval.dtype) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
     x = retyped(x, dtypes.float32 if result in _NARROW else result)
     out = reduce(_masked(name, x, where, identity), over)

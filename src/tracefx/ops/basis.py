@@ -6,6 +6,7 @@ other's transpose, and every rule that broadcasts, moves an axis or fits a type 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Final, final
@@ -26,7 +27,8 @@ from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast, convert_host
-from tracefx.ops.operation import Domain, LinearOperation, Operation, require_axes, static_shape
+from tracefx.ops.operation import Domain, LinearOperation, Operation, remembered, require_axes, static_shape
+from tracefx.ops.static import static_ints
 
 # ------------------------------------------------------------------ convert_element_type
 
@@ -124,6 +126,7 @@ class Reshape(LinearOperation):
     new_sizes: Shape
 
     @override
+    @remembered("new_sizes")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if math.prod(self.new_sizes) != x.size:
@@ -158,7 +161,10 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int]) -> Array:
     """
     x = as_value(operand)
     sizes = static_shape("reshape", new_sizes, "new_sizes")
-    return as_array(x) if x.aval.shape == sizes else bind1(Reshape(sizes), x)
+    return as_array(x) if x.aval.shape == sizes else bind1(_reshape(sizes), x)
+
+
+_reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
 
 
 # ------------------------------------------------------------------ transpose
@@ -171,6 +177,7 @@ class Transpose(LinearOperation):
     permutation: tuple[int, ...]
 
     @override
+    @remembered("permutation")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if sorted(self.permutation) != list(range(x.ndim)):
@@ -232,6 +239,7 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
     broadcast_dimensions: tuple[int, ...]
 
     @override
+    @remembered("shape", "broadcast_dimensions")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         dims = self.broadcast_dimensions
@@ -328,6 +336,7 @@ class ReduceSum(LinearOperation):
     axes: tuple[int, ...]
 
     @override
+    @remembered("axes")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         require_axes("reduce_sum", self.axes, x.ndim)
@@ -369,6 +378,9 @@ class ReduceSum(LinearOperation):
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
 
 
+_reduce_sum: Final = functools.lru_cache(maxsize=4096)(ReduceSum)
+
+
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """The sum over `axes`.
 
@@ -376,7 +388,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
     Array([3., 3.], dtype=float32)
     """
     if axes:
-        return bind1(ReduceSum(tuple(axes)), operand)
+        return bind1(_reduce_sum(static_ints("reduce_sum", tuple(axes), "axes")), operand)
     x = as_array(operand)
     _SUMMABLE.require("reduce_sum", x.aval)
     return x

@@ -23,7 +23,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import fit, transpose
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise import add_tangents
-from tracefx.ops.operation import Operation
+from tracefx.ops.operation import Operation, remembered
 from tracefx.ops.static import static_ints
 
 
@@ -78,8 +78,29 @@ class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
     # ------------------------------------------------------------------ types
 
     @override
+    @remembered("dimension_numbers", "preferred_element_type")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        return _out_aval(self.dimension_numbers, self.preferred_element_type, *avals)
+        lhs, rhs = avals
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        for side, x, contracting, batch in (("lhs", lhs, lc, lb), ("rhs", rhs, rc, rb)):
+            named = (*contracting, *batch)
+            if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
+                raise TypeError(
+                    f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
+                    f"{x} and its axes to contract are {contracting}, those to map over {batch}"
+                )
+        for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
+            sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
+            if sizes[0] != sizes[1]:
+                raise TypeError(
+                    f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
+                    f"axes {right} of {rhs} with {sizes[1]}"
+                )
+        shape = [lhs.shape[d] for d in lb]
+        shape += [n for d, n in enumerate(lhs.shape) if d not in lc and d not in lb]
+        shape += [n for d, n in enumerate(rhs.shape) if d not in rc and d not in rb]
+        dtype = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
+        return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
 
     # ------------------------------------------------------------------ evaluation
 
@@ -218,38 +239,6 @@ def _after(axes: Axes, dim: int | None) -> Axes:
 
 def _component_bits(dtype: DType) -> int:
     return 1 if dtypes.is_bool(dtype) else dtypes.itemsize_bits(dtypes.real_dtype(dtype))
-
-
-# Both are remembered: types of a few programs at a time are asked for again and again.
-
-
-@functools.lru_cache(maxsize=4096)
-def _out_aval(
-    numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]],
-    preferred: DType | None,
-    lhs: ShapedArray,
-    rhs: ShapedArray,
-) -> ShapedArray:
-    (lc, rc), (lb, rb) = numbers
-    for side, x, contracting, batch in (("lhs", lhs, lc, lb), ("rhs", rhs, rc, rb)):
-        named = (*contracting, *batch)
-        if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
-            raise TypeError(
-                f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
-                f"{x} and its axes to contract are {contracting}, those to map over {batch}"
-            )
-    for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
-        sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
-        if sizes[0] != sizes[1]:
-            raise TypeError(
-                f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
-                f"axes {right} of {rhs} with {sizes[1]}"
-            )
-    shape = [lhs.shape[d] for d in lb]
-    shape += [n for d, n in enumerate(lhs.shape) if d not in lc and d not in lb]
-    shape += [n for d, n in enumerate(rhs.shape) if d not in rc and d not in rb]
-    dtype = _out_dtype(lhs.dtype, rhs.dtype, preferred)
-    return ShapedArray(tuple(shape), dtype, lhs.weak_type and rhs.weak_type)
 
 
 @functools.lru_cache(maxsize=4096)

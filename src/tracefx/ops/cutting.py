@@ -33,7 +33,7 @@ from tracefx.ops.basis import (
 )
 from tracefx.ops.elementwise import operands as together
 from tracefx.ops.filling import zero
-from tracefx.ops.operation import LinearOperation
+from tracefx.ops.operation import LinearOperation, remembered
 from tracefx.ops.selection import select_n
 from tracefx.ops.static import static_ints
 
@@ -53,6 +53,7 @@ class Slice(LinearOperation):
         return (1,) * len(self.start_indices) if self.strides is None else self.strides
 
     @override
+    @remembered("start_indices", "limit_indices", "strides")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         for what, given in (("start_indices", self.start_indices), ("limit_indices", self.limit_indices)):

@@ -24,7 +24,7 @@ from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, fit, full, instantiate
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise import NUMBERS
-from tracefx.ops.operation import Domain, Operation, static_shape
+from tracefx.ops.operation import Domain, Operation, remembered, static_shape
 from tracefx.ops.static import static_ints
 from tracefx.ops.windows import GatherScatterMode, Windows, as_indices, mode_of
 
@@ -107,8 +107,25 @@ class Gather(Operation, Differentiable, Transposable):
         return self.dimension_numbers.windows(operand, self.slice_sizes)
 
     @override
+    @remembered("dimension_numbers", "slice_sizes")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        return _gathered(self.dimension_numbers, self.slice_sizes, *avals)
+        x, indices = avals
+        if len(self.slice_sizes) != x.ndim:
+            raise TypeError(f"gather: slice_sizes {self.slice_sizes} must have one entry for each axis of {x}")
+        windows = self.windows(x.shape)
+        windows.check("gather", "start_index_map", indices)
+        offset = self.dimension_numbers.offset_dims
+        if len(offset) != len(windows.kept):
+            raise TypeError(
+                f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
+            )
+        ndim = indices.ndim - 1 + len(offset)
+        _check_offset("gather", "offset_dims", offset, ndim)
+        sizes = [0] * ndim
+        known = [*indices.shape[:-1], *[self.slice_sizes[d] for d in windows.kept]]
+        for place, n in zip(_window_order(offset, ndim), known, strict=True):
+            sizes[place] = n
+        return x.update(shape=tuple(sizes))
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -231,27 +248,6 @@ class Gather(Operation, Differentiable, Transposable):
         mask = stablehlo.broadcast(builder, inside, out.shape, numbering)
         fill = stablehlo.full(builder, self.fill_value, out)
         return builder.emit("stablehlo.select", [mask, found, fill], [out])[0]
-
-
-@functools.lru_cache(maxsize=4096)
-def _gathered(numbers: GatherDimensionNumbers, slice_sizes: Shape, x: ShapedArray, indices: ShapedArray) -> ShapedArray:
-    """The type of what is gathered; remembered, since there is much to check."""
-    if len(slice_sizes) != x.ndim:
-        raise TypeError(f"gather: slice_sizes {slice_sizes} must have one entry for each axis of {x}")
-    windows = numbers.windows(x.shape, slice_sizes)
-    windows.check("gather", "start_index_map", indices)
-    offset = numbers.offset_dims
-    if len(offset) != len(windows.kept):
-        raise TypeError(
-            f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
-        )
-    ndim = indices.ndim - 1 + len(offset)
-    _check_offset("gather", "offset_dims", offset, ndim)
-    sizes = [0] * ndim
-    known = [*indices.shape[:-1], *[slice_sizes[d] for d in windows.kept]]
-    for place, n in zip(_window_order(offset, ndim), known, strict=True):
-        sizes[place] = n
-    return x.update(shape=tuple(sizes))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -26,7 +26,7 @@ from tracefx.ops.basis import broadcast_in_dim, convert, fit, reduce_sum, reshap
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
 from tracefx.ops.elementwise import LOGICAL, NUMBERS, add
-from tracefx.ops.operation import ANY, Domain, Operation, require_axes
+from tracefx.ops.operation import ANY, Domain, Operation, remembered, require_axes
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.shape import concatenate, slice_axis
 from tracefx.ops.static import static_int, static_ints
@@ -47,6 +47,7 @@ class Reduction(Operation):
         raise NotImplementedError
 
     @override
+    @remembered("axes")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         require_axes(self.name, self.axes, x.ndim)
@@ -403,6 +404,7 @@ class ArgExtremum(Operation, Differentiable):
     sign: ClassVar[int]
 
     @override
+    @remembered("axes", "index_dtype")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if len(self.axes) != 1 or not 0 <= self.axes[0] < x.ndim:

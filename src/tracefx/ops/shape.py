@@ -50,7 +50,7 @@ from tracefx.ops.filling import broadcasted_iota as broadcasted_iota
 from tracefx.ops.filling import full as full
 from tracefx.ops.filling import full_like as full_like
 from tracefx.ops.filling import iota as iota
-from tracefx.ops.operation import LinearOperation, static_shape
+from tracefx.ops.operation import LinearOperation, remembered, static_shape
 from tracefx.ops.static import axes_of, axis_of, static_int, static_ints
 
 
@@ -72,6 +72,7 @@ class Squeeze(LinearOperation):
     dimensions: tuple[int, ...]
 
     @override
+    @remembered("dimensions")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         axes_of("squeeze", self.dimensions, x.ndim)
@@ -219,6 +220,7 @@ class Concatenate(Joining):
     dimension: int
 
     @override
+    @remembered("dimension")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first, axis = avals[0], self.dimension
         if any(a.ndim != first.ndim for a in avals):
