@@ -24,6 +24,7 @@ from tracefx.extend import (
     MappedAxis,
     NDArray,
     Primitive,
+    Recorder,
     ShapedArray,
     Tangent,
     Transposable,
@@ -32,6 +33,8 @@ from tracefx.extend import (
     bind1,
     instantiate,
 )
+from tracefx.handlers.jvp import JVPTracer
+from tracefx.ops.arithmetic import Neg
 from tracefx.ops.basis import ConvertElementType
 from tracefx.testing import (
     LAWS,
@@ -44,12 +47,16 @@ from tracefx.testing import (
     check_primitive,
     identity_changes_nothing,
     jit_changes_nothing,
+    jit_is_transparent,
     jvp_is_the_derivative,
     linearize_is_jvp,
+    passes_change_nothing,
     staging_changes_nothing,
+    text_says_it_all,
     tracers_stay_inside,
     transpose_is_adjoint,
     types_are_as_said,
+    vmap_commutes_with_jvp,
     vmap_is_a_loop,
 )
 
@@ -183,6 +190,35 @@ class WeakBatch(Scale):
         return [bind1(ConvertElementType(aval.dtype, weak_type=True), outs[0])], out_dims
 
 
+class RecordedOtherwise(Scale):
+    """Where its operand is unknown, what is put off is not what it does."""
+
+    @override
+    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        return recorder.record(Neg(), recorder.record(self, args))
+
+
+class WrongJvpOfABatch(Scale):
+    """A batch of it is another operation, whose derivative is wrong."""
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return [bind1(WrongJvp(), batch_first(args[0], dims[0], axis))], [0]
+
+
+class OtherwiseStaged(Scale):
+    """A batch whose numbers are not known is computed in another way."""
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        outs, out_dims = super().batch(axis, args, dims)
+        return outs if isinstance(args[0], ConcreteArray | JVPTracer) else [bind1(Neg(), outs[0])], out_dims
+
+
 @pytest.mark.parametrize(
     ("prim", "law"),
     [
@@ -196,6 +232,9 @@ class WeakBatch(Scale):
         (WrongDtype(), types_are_as_said),
         (WrongShape(), types_are_as_said),
         (WrongWeakType(), types_are_as_said),
+        (RecordedOtherwise(), linearize_is_jvp),
+        (WrongJvpOfABatch(), vmap_commutes_with_jvp),
+        (OtherwiseStaged(), jit_is_transparent),
     ],
     ids=lambda part: type(part).__name__ if isinstance(part, Primitive) else repr(part),
 )
@@ -216,6 +255,41 @@ def test_both_results_are_in_the_message() -> None:
         "  evaluated: f32[3] [ 4.,-2., 1.]",
         "  output 0 at (2,): 4.0 and 1.0, allowed is no difference",
     ]
+
+
+# ------------------------------------------------------------------ wrong values
+
+
+@frozen(eq=False)
+class Times(Scale):
+    """Takes every number for the same parameter."""
+
+    factor: float = 2.0
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        return [np.asarray(self.factor * args[0], args[0].dtype)]
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    @override
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_operations_that_are_taken_for_each_other_are_found() -> None:
+    def f(x: Any) -> Any:
+        return bind1(Times(2.0), x) - bind1(Times(3.0), x)
+
+    with pytest.raises(LawError, match="after cse"):
+        passes_change_nothing(f, X)
+
+
+def test_operations_of_one_name_are_found() -> None:
+    with pytest.raises(LawError, match="as read"):
+        text_says_it_all(lambda x: bind1(WrongJvp(), bind1(Scale(), x)), X)
 
 
 # ------------------------------------------------------------------ laws that a function breaks

@@ -53,7 +53,7 @@ from tracefx.testing.subjects import (
     under,
     widened,
 )
-from tracefx.testing.tolerances import DERIVATIVE, DIFFERENCES, EXACT, Ulps, apart
+from tracefx.testing.tolerances import COARSE_DIFFERENCES, DERIVATIVE, DIFFERENCES, EXACT, Ulps, apart
 from tracefx.transforms.jit import jit
 from tracefx.transforms.linearization import Linearization
 
@@ -205,16 +205,19 @@ def jit_is_transparent(self: Law, subject: Subject) -> None:
     linear = [linearized(f, subject.args, moving) for f in (compiled, subject.run)]
     got, want = [list(map(dense, each.push(tangents))) for each in linear]
     compare(self, subject, got, want, ("linearize of jit", "linearize alone"), _derivative(subject))
-    cts = [
-        random_like(o.aval, subject.rng("cotangents")) if m else Zero(o.aval.tangent()) for o, m in _moved(linear[1])
-    ]
     if any(linear[1].moved):
+        cts = _cotangents(subject, linear[1], "cotangents")
         got, want = [list(map(dense, each.pull(cts))) for each in linear]
         compare(self, subject, got, want, ("vjp of jit", "vjp alone"), _derivative(subject))
 
 
-def _moved(linear: Linearization) -> list[tuple[Value, bool]]:
-    return list(zip(linear.outs, linear.moved, strict=True))
+def _cotangents(subject: Subject, linear: Linearization, what: str) -> list[Tangent]:
+    """Random cotangents of the outputs that have derivatives."""
+    rng = subject.rng(what)
+    return [
+        random_like(o.aval, rng) if moved else Zero(o.aval.tangent())
+        for o, moved in zip(linear.outs, linear.moved, strict=True)
+    ]
 
 
 def _derivative(subject: Subject) -> Ulps:
@@ -229,11 +232,13 @@ def _derivative(subject: Subject) -> Ulps:
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
     _require_derivatives(subject)
     wide = widened(subject)
-    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(wide.args[i].aval.dtype)) for i in wide.moving)
+    at = wide.outs()
+    some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
+    numbers = [wide.args[i].aval.dtype for i in wide.moving] + [at[i].aval.dtype for i in some]
+    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
     if narrowest < 32:
         raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
-    step = 2.0**-17 if narrowest == 64 else 2.0**-8
-    at = wide.outs()
+    step, ulps = (2.0**-17, DIFFERENCES) if narrowest == 64 else (2.0**-8, COARSE_DIFFERENCES)
     for chosen in subsets(wide.moving):
         tangents = _tangents(wide, chosen, f"direction {chosen}")
         outs, pushed = push(wide.run, wide.args, tangents)
@@ -244,9 +249,8 @@ def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
                 raise self.broken(
                     wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
                 )
-        some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
         slopes = [array((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
-        compare(self, wide, [dense(pushed[i]) for i in some], slopes, ("jvp", "differences"), DIFFERENCES)
+        compare(self, wide, [dense(pushed[i]) for i in some], slopes, ("jvp", "differences"), ulps)
 
 
 def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
@@ -286,8 +290,7 @@ def transpose_is_adjoint(self: Law, subject: Subject) -> None:
         if not any(linear.moved):
             continue
         tangents = _tangents(wide, chosen, f"direction {chosen}")
-        rng = wide.rng(f"cotangents {chosen}")
-        cts: list[Tangent] = [random_like(o.aval, rng) if m else Zero(o.aval.tangent()) for o, m in _moved(linear)]
+        cts = _cotangents(wide, linear, f"cotangents {chosen}")
         adjoint(self, wide, tangents, cts, linear.push(tangents), linear.pull(cts))
 
 
@@ -307,7 +310,7 @@ def adjoint(
     numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
     eps = max(float(dtypes.finfo(d).eps) for d in numbers)
     size = float(np.abs(left).sum() + np.abs(right).sum())
-    allowed = DERIVATIVE.narrow * eps * max(size, DERIVATIVE.least)
+    allowed = DERIVATIVE.f64 * eps * max(size, DERIVATIVE.least)
     if not abs(left.sum() - right.sum()) <= allowed and np.isfinite(size):
         sides = f"  <J v, w> = {left.sum()!r}\n  <v, Jᵀ w> = {right.sum()!r}"
         inputs = [f"  v = {[shown(v) for v in vs if not isinstance(v, Zero)]}"]

@@ -95,8 +95,7 @@ def shown(x: Value) -> str:
     """A value by its type, and by its numbers if they are few."""
     if isinstance(x, ConcreteArray) and x.aval.size > 12:
         return repr(x.aval)
-    numbers = np.array2string(to_numpy(x), separator=",", threshold=12, max_line_width=10_000)
-    return f"{x.aval!r} {numbers}"
+    return f"{x.aval!r} {' '.join(np.array2string(to_numpy(x), separator=',').split())}"
 
 
 # ------------------------------------------------------------------ values
