@@ -53,15 +53,16 @@ def pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
 
     Raises TypeError naming the argument that is no array or number, TypePromotionError and BroadcastError.
     """
-    kind1, kind2 = _type_of(x1), _type_of(x2)
     if isinstance(x1, Array):
         aval = x1.aval
         if isinstance(x2, Array):
             if aval is x2.aval or aval == x2.aval:
                 return x1, x2
-        elif kind2 in _PYTHON and not aval.weak_type and (found := _beside(aval.dtype, kind2)) is not None:
+            return promoted(name, x1, x2)
+        kind2 = _type_of(x2)
+        if kind2 in _PYTHON and not aval.weak_type and (found := _beside(aval.dtype, kind2)) is not None:
             return x1, _number(x2, *found)  # type: ignore[arg-type]  # narrowed by the test of its type
-    elif kind1 in _PYTHON and isinstance(x2, Array) and not x2.aval.weak_type:
+    elif (kind1 := _type_of(x1)) in _PYTHON and isinstance(x2, Array) and not x2.aval.weak_type:
         found = _beside(x2.aval.dtype, kind1)
         if found is not None:
             return _number(x1, *found), x2  # type: ignore[arg-type]  # as above
