@@ -43,24 +43,6 @@ class Count(Handler):
 
 @final
 @frozen(eq=False)
-class Identity(Handler):
-    """Hands everything on."""
-
-    title = "identity"
-    inner: Handler
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        return self.inner.bind(prim, args)
-
-
-@final
-@frozen(eq=False)
 class Bomb(Handler):
     """Raises `error` at the operation number `fuse`, and hands all others on."""
 

@@ -14,9 +14,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.stacks import Count, Identity
+from tests.handlers.stacks import Count
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import ROOT, current, handling
+from tracefx.testing import Identity
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
