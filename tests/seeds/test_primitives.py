@@ -231,6 +231,19 @@ def test_evaluation_needs_impl_alone() -> None:
     assert out.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("rule", "transform"),
+    [("jvp", fx.grad), ("batch", lambda f: fx.vmap(f, in_axes=(0, None))), ("lower", fx.jit)],
+    ids=["jvp", "batch", "lower"],
+)
+def test_a_capability_without_its_rule_names_it(rule: str, transform: Callable[..., Callable[..., object]]) -> None:
+    class Promised(Typed, Differentiable, Batchable, Lowerable):
+        __slots__ = ()
+
+    with pytest.raises(MissingRuleError, match=f"'multiply_add' has no {rule} rule: in class Promised, define {rule}"):
+        transform(square_add(Promised()))(fnp.ones(2) if rule == "batch" else 2.0, 10.0)  # type: ignore[abstract]  # the point
+
+
 def test_forward_mode_needs_no_types() -> None:
     out, tangent = fx.jvp(square_add(PushedOnly()), (2.0, 10.0), (1.0, 1.0))
     assert (float(out), float(tangent)) == (14.0, 5.0)

@@ -134,8 +134,10 @@ def _checked(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
     return out
 
 
-def missing(prim: Primitive, rule: str, remedy: str) -> MissingRuleError:
-    return MissingRuleError(f"primitive {prim.name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
+def missing(prim: object, rule: str, remedy: str) -> MissingRuleError:
+    """The error for a rule that a primitive lacks; capabilities, which know only that they are part of one, raise it."""
+    name = prim.name if isinstance(prim, Primitive) else "?"
+    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
 
 def not_linear(prim: Primitive) -> TypeError:
@@ -157,7 +159,7 @@ class Differentiable:
     @abstractmethod
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         """Outputs and their tangents. At least one tangent is no `Zero`."""
-        raise NotImplementedError
+        raise missing(self, "jvp", "define jvp(self, primals, tangents)")
 
 
 class Transposable:
@@ -168,7 +170,7 @@ class Transposable:
     @abstractmethod
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
         """Cotangents of the `Linear` operands from those of the outputs; `None` for the other operands."""
-        raise NotImplementedError
+        raise missing(self, "transpose", "define transpose(self, cts, *args)")
 
 
 class Batchable:
@@ -181,7 +183,7 @@ class Batchable:
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         """Outputs for a whole batch, and where in each the batch axis is. `dims` says where the operands have it."""
-        raise NotImplementedError
+        raise missing(self, "batch", "define batch(self, axis, args, dims)")
 
 
 class Lowerable:
@@ -192,7 +194,7 @@ class Lowerable:
     @abstractmethod
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         """Build the operation in StableHLO."""
-        raise NotImplementedError
+        raise missing(self, "lower", "define lower(self, builder, *operands)")
 
 
 class Expandable:
@@ -203,4 +205,4 @@ class Expandable:
     @abstractmethod
     def expand(self, *args: Value) -> Sequence[Value]:
         """The same computation in other operations."""
-        raise NotImplementedError
+        raise missing(self, "expand", "define expand(self, *args)")
