@@ -135,7 +135,7 @@ def _checked(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
 
 
 def missing(prim: object, rule: str, remedy: str) -> MissingRuleError:
-    """The error for a rule that a primitive lacks. Capabilities, which only know that they are part of one, raise it."""
+    """The error for a rule that a primitive lacks, or that it promises by a capability and does not define."""
     name = prim.name if isinstance(prim, Primitive) else "?"
     return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
