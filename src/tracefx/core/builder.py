@@ -42,13 +42,17 @@ Attr: TypeAlias = bool | int | Dims | Text
 """A boolean, a 64-bit integer, an integer array, or anything else as MLIR text."""
 
 
+Build: TypeAlias = "Callable[[Builder, Sequence[Ir]], Sequence[Ir]]"
+"""Adds what computes results from arguments."""
+
+
 @final
 @frozen(eq=False)
 class Region:
     """The body of an operation that has one (a reduction, a loop): its arguments, and what builds it."""
 
     args: tuple[ShapedArray, ...]
-    build: Callable[[Builder, Sequence[Ir]], Sequence[Ir]]
+    build: Build
 
 
 class Builder(Protocol):
@@ -66,6 +70,20 @@ class Builder(Protocol):
         ...
 
     def constant(self, value: Literal | NDArray) -> Ir: ...
+
+    def inline(self, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+        """Add the equations of a program without constants."""
+        ...
+
+    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
+        """While `condition` of the carry, which gives one boolean, holds: the next carry is `body` of it."""
+        ...
+
+    def case(
+        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
+    ) -> list[Ir]:
+        """The results of the branch at `index`, an `i32[]`, on the operands; the last branch's if it is out of bounds."""
+        ...
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         """Call a function of the program being built, whose body is `jaxpr`; one function serves all calls of it."""
