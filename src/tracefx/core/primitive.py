@@ -196,6 +196,10 @@ class Lowerable:
         """Build the operation in StableHLO."""
         raise missing(self, "lower", "define lower(self, builder, *operands)")
 
+    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+        """`lower`, where the types of the outputs are known. Families whose rules ask for them override this."""
+        return self.lower(builder, *operands)
+
 
 class Expandable:
     """Is defined by smaller operations; every handler without a rule of its own falls back to them."""

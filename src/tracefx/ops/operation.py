@@ -87,8 +87,14 @@ class Operation(Primitive, Batchable, Lowerable):
         return [out], [dim]
 
     @override
+    @final
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         return [self.emit(builder, self.out_aval(*[o.aval for o in operands]), *operands)]
+
+    @override
+    @final
+    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+        return [self.emit(builder, outs[0], *operands)]
 
 
 A = TypeVar("A", bound=Callable[..., ShapedArray])

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, final
+from typing import TypeAlias, cast, final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Dims, Ir, Region, Text
+from tracefx.core.builder import Attr, Build, Dims, Ir, Region, Text
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
-from tracefx.core.slots import setter
 from tracefx.core.source import ORIGIN, Place, Source
 from tracefx.handlers.stage import stage
 from tracefx.xla import runtime
@@ -121,35 +120,33 @@ def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.A
 
 
 @final
-@frozen(eq=False, init=False)
 class Node:
-    """A value of the module and its type."""
+    """A value of the module and its type. A plain class, since every operation makes one."""
 
-    value: runtime.Value
-    aval: ShapedArray
+    __slots__ = ("aval", "value")
 
     def __init__(self, value: runtime.Value, aval: ShapedArray) -> None:
-        _set_value(self, value)
-        _set_aval(self, aval)
-
-
-_set_value, _set_aval = [setter(Node, name) for name in ("value", "aval")]
+        self.value = value
+        self.aval = aval
 
 
 @final
-@frozen(eq=False)
 class Emitter:
-    """The `Builder` that `lower` rules speak to: appends to the block that is current."""
+    """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is."""
 
-    module: runtime.Module
-    functions: dict[int, tuple[Jaxpr, str]] = field(factory=dict, init=False)
-    symbols: set[str] = field(factory=set, init=False)
-    targets: set[str] = field(factory=set, init=False)
-    """What custom calls call."""
-    locations: dict[tuple[str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = field(
-        factory=dict, init=False
-    )
-    """By operation and place in a code object, which the source beside it keeps alive."""
+    __slots__ = ("_block", "_functions", "_line", "_lines", "_symbols", "module", "targets")
+
+    def __init__(self, module: runtime.Module) -> None:
+        self.module = module
+        self.targets: set[str] = set()
+        """What custom calls call."""
+        self._functions: dict[int, tuple[Jaxpr, str]] = {}
+        self._symbols: set[str] = set()
+        self._lines: dict[tuple[str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
+        """By operation and place in a code object, which the source beside it keeps alive."""
+        # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
+        self._block = runtime.at_end(module.body)
+        self._line = runtime.lowering()
 
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
@@ -160,10 +157,11 @@ class Emitter:
         block = runtime.function(
             self.module, name, inputs, results, public=name == "main", argument_attributes=attributes
         )
-        with runtime.lowering(), runtime.at_end(block):
-            args = [Node(x, a) for x, a in zip(block.arguments, jaxpr.in_avals, strict=True)]
-            outs = self.inline(jaxpr, args)
-            runtime.create("func.return", [], [_value(o) for o in outs])
+        outer, self._block = self._block, runtime.at_end(block)
+        with runtime.lowering():
+            outs = self.inline(jaxpr, list(map(Node, block.arguments, jaxpr.in_avals)))
+            self._append("func.return", outs, ())
+        self._block = outer
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
@@ -176,26 +174,31 @@ class Emitter:
             assert x is not None
             return x
 
+        outer = self._line
         for eqn in jaxpr.eqns:
-            with self.location(eqn):
-                operands = []
-                for a in eqn.inputs:
-                    operands.append(read(a))
-                prim = eqn.prim
-                outs = prim.lower(self, *operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
-            for v, x in zip(eqn.outs, outs, strict=True):
+            self._line = self.line(eqn)
+            prim, binders = eqn.prim, eqn.outs
+            operands = []
+            for a in eqn.inputs:
+                operands.append(read(a))
+            if isinstance(prim, Lowerable):
+                outs = prim.lower_to(self, [v.aval for v in binders], operands)
+            else:
+                outs = self.expand(eqn, operands)
+            for v, x in zip(binders, outs, strict=True):
                 env[v.index] = x
+        self._line = outer
         return [read(a) for a in jaxpr.outs]
 
-    def location(self, eqn: Eqn) -> runtime.Location:
+    def line(self, eqn: Eqn) -> runtime.Location:
         """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
         name, source = eqn.prim.name, eqn.source
-        if not isinstance(source, Source):
+        if type(source) is not Source:
             return _location(name, source)
         key = (name, id(source.code), source.lasti, source.scope)
-        found = self.locations.get(key)
+        found = self._lines.get(key)
         if found is None:  # finding the line takes as long as the code is
-            found = self.locations[key] = (_location(name, source.place()), source)
+            found = self._lines[key] = (_location(name, source.place()), source)
         return found[0]
 
     def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
@@ -219,39 +222,29 @@ class Emitter:
         regions: Sequence[Region] = (),
     ) -> list[Ir]:
         attributes = {k: _attribute(v) for k, v in attrs.items()} if attrs else None
-        values = []
-        for x in operands:
-            assert isinstance(x, Node)
-            values.append(x.value)
-        operation = runtime.create(name, [_type(a) for a in outs], values, attributes, len(regions))
-        for region, space in zip(regions, operation.regions if regions else (), strict=True):
-            block = space.blocks.append(*[_type(a) for a in region.args], arg_locs=None)
-            with runtime.at_end(block):
-                results = region.build(self, [Node(x, a) for x, a in zip(block.arguments, region.args, strict=True)])
-                runtime.create("stablehlo.return", [], [_value(x) for x in results])
+        operation = self._append(name, operands, outs, attributes, len(regions))
+        if regions:
+            for region, space in zip(regions, operation.regions, strict=True):
+                self._fill(space, region)
         if len(outs) == 1:  # nearly all operations
             return [Node(operation.result, outs[0])]
-        return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
+        return list(map(Node, operation.results, outs))
 
     def constant(self, value: Literal | NDArray) -> Ir:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
-        operation = runtime.create("stablehlo.constant", [_type(aval)], [], {"value": runtime.dense(array)})
-        return Node(operation.results[0], aval)
+        operation = self._append("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})
+        return Node(operation.result, aval)
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
-        if id(jaxpr) not in self.functions:
+        if id(jaxpr) not in self._functions:
             symbol = self._fresh(_symbol(name))
-            self.functions[id(jaxpr)] = (jaxpr, symbol)
+            self._functions[id(jaxpr)] = (jaxpr, symbol)
             self.function(symbol, jaxpr)
-        _, symbol = self.functions[id(jaxpr)]
-        operation = runtime.create(
-            "func.call",
-            [_type(a) for a in jaxpr.out_avals],
-            [_value(x) for x in operands],
-            {"callee": runtime.symbol_attr(symbol)},
-        )
-        return [Node(x, a) for x, a in zip(operation.results, jaxpr.out_avals, strict=True)]
+        _, symbol = self._functions[id(jaxpr)]
+        outs = jaxpr.out_avals
+        operation = self._append("func.call", operands, outs, {"callee": runtime.symbol_attr(symbol)})
+        return list(map(Node, operation.results, outs))
 
     def custom_call(
         self,
@@ -268,27 +261,39 @@ class Emitter:
             "has_side_effect": runtime.bool_attr(has_side_effect),
             "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in (config or {}).items()}),
         }
-        operation = runtime.create(
-            "stablehlo.custom_call", [_type(a) for a in outs], [_value(x) for x in operands], attributes
-        )
-        return [Node(x, a) for x, a in zip(operation.results, outs, strict=True)]
+        operation = self._append("stablehlo.custom_call", operands, outs, attributes)
+        return list(map(Node, operation.results, outs))
+
+    def _append(
+        self,
+        name: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        attributes: dict[str, runtime.Attribute] | None = None,
+        regions: int = 0,
+    ) -> runtime.Operation:
+        values = [x.value for x in cast("Sequence[Node]", operands)]  # a program's values are all the emitter's own
+        types = [runtime.tensor_type(a.shape, a.dtype) for a in outs]
+        return runtime.create(name, types, values, attributes, regions, self._line, self._block)
+
+    def _fill(self, space: runtime.Space, region: Region) -> None:
+        """Give an operation's region its one block."""
+        block = space.blocks.append(*map(_type, region.args), arg_locs=None)
+        outer, self._block = self._block, runtime.at_end(block)
+        self._append("stablehlo.return", region.build(self, list(map(Node, block.arguments, region.args))), ())
+        self._block = outer
 
     def _fresh(self, symbol: str) -> str:
         candidate, n = symbol, 0
-        while candidate in self.symbols or candidate == "main":
+        while candidate in self._symbols or candidate == "main":
             n += 1
             candidate = f"{symbol}_{n}"
-        self.symbols.add(candidate)
+        self._symbols.add(candidate)
         return candidate
 
 
 def _type(aval: ShapedArray) -> runtime.Type:
     return runtime.tensor_type(aval.shape, aval.dtype)
-
-
-def _value(x: Ir) -> runtime.Value:
-    assert isinstance(x, Node)
-    return x.value
 
 
 def _attribute(attr: Attr) -> runtime.Attribute:

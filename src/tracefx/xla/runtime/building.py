@@ -26,6 +26,9 @@ hlo = _stablehlo
 Attribute: TypeAlias = ir.Attribute
 Location: TypeAlias = ir.Location
 Module: TypeAlias = ir.Module
+Operation: TypeAlias = ir.Operation
+Space: TypeAlias = ir.Region
+"""Where an operation that has regions keeps the blocks of one."""
 Type: TypeAlias = ir.Type
 Value: TypeAlias = "ir.Value[ir.Type]"
 
@@ -198,12 +201,14 @@ def create(
     operands: Sequence[Value],
     attributes: dict[str, ir.Attribute] | None = None,
     regions: int = 0,
+    where: ir.Location | None = None,
+    point: ir.InsertionPoint | None = None,
 ) -> ir.Operation:
-    """Appends an operation at the current insertion point: the fastest of the ways to build StableHLO.
+    """Appends an operation at `point`, else the current one: the fastest of the ways to build StableHLO.
 
     Fill a region with `operation.regions[0].blocks.append(*types)`. Nothing is checked until `verify`.
     """
-    return ir.Operation.create(name, results, operands, attributes, None, regions)
+    return ir.Operation.create(name, results, operands, attributes, None, regions, where, point)
 
 
 def new_module(name: str) -> ir.Module:
