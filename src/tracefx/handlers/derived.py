@@ -3,6 +3,9 @@
 A mask says of each input or output whether it takes part: has a tangent, is unknown, is linear, is batched.
 The arrays that rules bring along (a matrix of coefficients, say) are `consts`, the first inputs of a derived program:
 they are arguments of what is compiled, and never tracers, since deriving depends on the jaxpr alone.
+Where outputs must fit others (a loop's carry fits its input, a branch fits its neighbours), `forced` says which have to
+take part even if they need not: their tangents and cotangents are made zeros, known ones are handed through, and those
+alike for the whole batch are repeated.
 """
 
 from __future__ import annotations
@@ -22,9 +25,17 @@ from tracefx.handlers.jvp import JVP
 from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.stage import Stage, stage
 from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import batch_first, instantiate
 
 Mask: TypeAlias = tuple[bool, ...]
 Consts: TypeAlias = tuple[Value, ...]
+
+
+def _with_zeros(tangents: Sequence[Tangent], forced: Mask) -> Sequence[Tangent]:
+    """The tangents, those that are forced no `Zero`."""
+    if not any(forced):
+        return tangents
+    return [instantiate(t) if must else t for t, must in zip(tangents, forced, strict=True)]
 
 
 def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
@@ -48,12 +59,12 @@ class JVPJaxpr:
     out_nonzero: Mask
 
 
-def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
+def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask = ()) -> JVPJaxpr:
     """The derivative of a program, `nonzero` saying which inputs have a tangent."""
-    return jaxpr.memo.get(("jvp", nonzero), lambda: _jvp_jaxpr(jaxpr, nonzero))
+    return jaxpr.memo.get(("jvp", nonzero, forced), lambda: _jvp_jaxpr(jaxpr, nonzero, forced))
 
 
-def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
+def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask) -> JVPJaxpr:
     n = len(jaxpr.invars)
     out_nonzero: Mask = ()
 
@@ -63,8 +74,9 @@ def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask) -> JVPJaxpr:
         tangents = iter(args[n:])
         duals = [handler.wrap(x, next(tangents)) if t else x for x, t in zip(args, nonzero, strict=False)]
         pairs = [handler.unwrap(o) for o in _run_under(handler, jaxpr, duals)]
-        out_nonzero = tuple([not isinstance(t, Zero) for _, t in pairs])
-        return [p for p, _ in pairs] + [t for _, t in pairs if not isinstance(t, Zero)]
+        tangents_out = _with_zeros([t for _, t in pairs], forced)
+        out_nonzero = tuple([not isinstance(t, Zero) for t in tangents_out])
+        return [p for p, _ in pairs] + [t for t in tangents_out if not isinstance(t, Zero)]
 
     tangent_avals = [a.tangent() for a, t in zip(jaxpr.in_avals, nonzero, strict=True) if t]
     result, consts = stage(both, [*jaxpr.in_avals, *tangent_avals])
@@ -84,12 +96,15 @@ class BatchedJaxpr:
     out_dims: tuple[int | None, ...]
 
 
-def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -> BatchedJaxpr:
-    """The program for a whole batch, `dims` saying where each input has the batch axis."""
-    return jaxpr.memo.get(("batch", axis, dims), lambda: _batch_jaxpr(jaxpr, axis, dims))
+def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], forced: Mask = ()) -> BatchedJaxpr:
+    """The program for a whole batch, `dims` saying where each input has the batch axis.
+
+    Outputs that are forced have it first.
+    """
+    return jaxpr.memo.get(("batch", axis, dims, forced), lambda: _batch_jaxpr(jaxpr, axis, dims, forced))
 
 
-def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -> BatchedJaxpr:
+def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], forced: Mask) -> BatchedJaxpr:
     out_dims: tuple[int | None, ...] = ()
 
     def batched(*args: Value) -> list[Value]:
@@ -97,6 +112,10 @@ def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...]) -
         handler = Batch(CURRENT.get(), axis)
         inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
         pairs = [handler.unwrap(o) for o in _run_under(handler, jaxpr, inputs)]
+        if any(forced):
+            pairs = [
+                (batch_first(x, d, axis), 0) if must else (x, d) for (x, d), must in zip(pairs, forced, strict=True)
+            ]
         out_dims = tuple([d for _, d in pairs])
         return [x for x, _ in pairs]
 
@@ -125,17 +144,19 @@ class Unzipped:
     forwarded: tuple[int | None, ...]
 
 
-def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
+def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask = ()) -> Unzipped:
     """Partial evaluation of a program: `PartialEval` over `Stage`."""
-    return jaxpr.memo.get(("unzip", unknown), lambda: _unzip_jaxpr(jaxpr, unknown))
+    return jaxpr.memo.get(("unzip", unknown, forced), lambda: _unzip_jaxpr(jaxpr, unknown, forced))
 
 
-def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask) -> Unzipped:
+def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask) -> Unzipped:
     outer = Stage(ROOT)
     rest = PartialEval(outer)
     inputs = [(rest if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
     outs = _run_under(rest, jaxpr, inputs)
     out_unknown = tuple([rest.owns(o) for o in outs])
+    if any(forced):
+        out_unknown = tuple([u or must for u, must in zip(out_unknown, forced, strict=True)])
     late, residuals = rest.build(
         [t for t, u in zip(inputs, unknown, strict=True) if u], [o for o, u in zip(outs, out_unknown, strict=True) if u]
     )
@@ -165,12 +186,13 @@ class TransposedJaxpr:
     in_nonzero: Mask
 
 
-def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> TransposedJaxpr:
-    """The program backwards, `linear` saying which inputs it is linear in."""
-    return jaxpr.memo.get(("transpose", linear, out_nonzero), lambda: _transpose_jaxpr(jaxpr, linear, out_nonzero))
+def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask = ()) -> TransposedJaxpr:
+    """The program backwards, `linear` saying which inputs it is linear in; `forced` is of these inputs alone."""
+    key = ("transpose", linear, out_nonzero, forced)
+    return jaxpr.memo.get(key, lambda: _transpose_jaxpr(jaxpr, linear, out_nonzero, forced))
 
 
-def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> TransposedJaxpr:
+def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask) -> TransposedJaxpr:
     in_nonzero: Mask = ()
     others = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin]
 
@@ -181,7 +203,7 @@ def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask) -> Transpose
         cts: list[Tangent] = [
             next(given) if nz else Zero(a.tangent()) for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True)
         ]
-        results = [ct for ct in backward(jaxpr, (), operands, cts) if ct is not None]
+        results = _with_zeros([ct for ct in backward(jaxpr, (), operands, cts) if ct is not None], forced)
         in_nonzero = tuple([not isinstance(ct, Zero) for ct in results])
         return [ct for ct in results if not isinstance(ct, Zero)]
 

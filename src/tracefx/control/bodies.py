@@ -1,0 +1,97 @@
+"""What operations that carry programs share: their bases, and programs fitted to the places they stand in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.effects import Effects
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, Memo, Var
+from tracefx.core.passes import Prunable, renumber
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Linear,
+    Lowerable,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import Value
+from tracefx.handlers.derived import Mask
+
+X = TypeVar("X")
+Input: TypeAlias = int | ShapedArray
+"""An input of a program by its place, or the type of one that it doesn't read."""
+
+
+@frozen(eq=False)
+class Structured(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
+    """An operation that carries programs. What is derived from it is kept in its `memo`, and dies with it."""
+
+    memo: Memo = field(factory=Memo, init=False, eq=False, repr=False)
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.memo.get("effects", lambda: frozenset().union(*[body.effects for body in self.jaxprs()]))
+
+
+# ------------------------------------------------------------------ masks
+
+
+def chosen(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
+    return [x for x, use in zip(xs, mask, strict=True) if use]
+
+
+def others(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
+    return [x for x, use in zip(xs, mask, strict=True) if not use]
+
+
+def union(masks: Iterable[Mask]) -> Mask:
+    return tuple(map(any, zip(*masks, strict=True)))
+
+
+def nonzero(tangents: Iterable[Tangent]) -> Mask:
+    return tuple([not isinstance(t, Zero) for t in tangents])
+
+
+def present(tangents: Iterable[Tangent]) -> list[Value]:
+    """Those that are no zeros."""
+    return [t for t in tangents if not isinstance(t, Zero)]
+
+
+def linear(args: Iterable[Value | Linear]) -> Mask:
+    return tuple([isinstance(a, Linear) for a in args])
+
+
+def spread(values: Sequence[Value], mask: Sequence[bool], avals: Sequence[ShapedArray]) -> list[Tangent]:
+    """The values at the places of the mask, zeros of the tangents' types at the others."""
+    given = iter(values)
+    return [next(given) if use else Zero(a.tangent()) for use, a in zip(mask, avals, strict=True)]
+
+
+def merged(mask: Sequence[bool], ours: Sequence[X], rest: Sequence[X]) -> list[X]:
+    """`ours` at the places of the mask, `rest` at the others."""
+    a, b = iter(ours), iter(rest)
+    return [next(a) if use else next(b) for use in mask]
+
+
+# ------------------------------------------------------------------ programs in their places
+
+
+def rearranged(jaxpr: Jaxpr, inputs: Sequence[Input], outs: Sequence[int] | None = None) -> Jaxpr:
+    """The program with its inputs and outputs in another order.
+
+    Inputs that are left out must be unused; those given by a type alone are new, and nobody reads them.
+    """
+    fresh = itertools.count(jaxpr.var_count)
+    invars = [jaxpr.invars[i] if isinstance(i, int) else Var(next(fresh), i) for i in inputs]
+    results = jaxpr.outs if outs is None else tuple([jaxpr.outs[i] for i in outs])
+    return renumber(Jaxpr((), tuple(invars), jaxpr.eqns, results))

@@ -1,0 +1,313 @@
+"""`cond` as an operation: one of several programs, chosen by an index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import (
+    Input,
+    Structured,
+    chosen,
+    linear,
+    merged,
+    nonzero,
+    others,
+    present,
+    rearranged,
+    spread,
+    union,
+)
+from tracefx.control.call import Call
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.passes import dce
+from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
+from tracefx.core.values import Value, to_numpy
+from tracefx.handlers.derived import (
+    Consts,
+    Mask,
+    Unzipped,
+    batch_jaxpr,
+    jvp_jaxpr,
+    transpose_jaxpr,
+    unzip_jaxpr,
+)
+from tracefx.handlers.stage import stage
+from tracefx.ops.basis import batch_first, broadcast_in_dim, filled
+from tracefx.ops.selection import select_n
+
+INDEX: Final = ShapedArray((), np.dtype(np.int32))
+
+
+@final
+@frozen(eq=False)
+class Cond(Structured):
+    """`branches[index](*operands)`: the first operand is the index, `i32[]`, and in range.
+
+    The branches take the same types and give the same.
+    """
+
+    name = "cond"
+    branches: tuple[Jaxpr, ...]
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return self.branches
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> Cond:
+        return Cond(jaxprs)
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        first = self.branches[0]
+        if avals[0] != INDEX:
+            raise TypeError(f"cond takes an index of type {INDEX}, got {avals[0]}")
+        for i, branch in enumerate(self.branches):
+            if avals[1:] != branch.in_avals:
+                raise TypeError(
+                    f"branch {i} of cond takes ({show_avals(branch.in_avals)}), got ({show_avals(avals[1:])})"
+                )
+            if branch.out_avals != first.out_avals:
+                raise TypeError(
+                    f"branch {i} of cond gives ({show_avals(branch.out_avals)}), branch 0 "
+                    f"({show_avals(first.out_avals)})"
+                )
+        return first.out_avals
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        index, *operands = args
+        place = min(max(int(to_numpy(index)), 0), len(self.branches) - 1)
+        return BACKEND.value.run(self.branches[place], operands, f"branch_{place}")
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        index, *rest = operands
+        builds = [lambda b, xs, branch=branch: b.inline(branch, xs) for branch in self.branches]
+        return builder.case(index, builds, rest, self.branches[0].out_avals)
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Cond, tuple[bool, ...], tuple[bool, ...]]:
+        pruned, used_ins = self.memo.get(("prune", used_outs), lambda: self._pruned(used_outs))
+        return pruned, (True, *used_ins), used_outs
+
+    def _pruned(self, used_outs: Mask) -> tuple[Cond, Mask]:
+        bodies = [dce(branch, used_outs) for branch in self.branches]
+        used = union(map(_reads, bodies))
+        if all(used):
+            same = all(a is b for a, b in zip(bodies, self.branches, strict=True))
+            return (self if same else Cond(tuple(bodies))), used
+        places = [i for i, use in enumerate(used) if use]
+        return Cond(tuple([rearranged(body, places) for body in bodies])), used
+
+    # -------------------------------------------------------------- forward mode
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        index, *operands = primals
+        given = nonzero(tangents[1:])
+        op, consts, out_nonzero = self.memo.get(("jvp", given), lambda: self._jvp(given))
+        outs = bind(op, index, *consts, *operands, *present(tangents[1:]))
+        n = len(out_nonzero)
+        return outs[:n], spread(outs[n:], out_nonzero, self.branches[0].out_avals)
+
+    def _jvp(self, given: Mask) -> tuple[Cond, Consts, Mask]:
+        out_nonzero = union([jvp_jaxpr(branch, given).out_nonzero for branch in self.branches])
+        derived = [jvp_jaxpr(branch, given, out_nonzero) for branch in self.branches]
+        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        return Cond(bodies), consts, out_nonzero
+
+    # -------------------------------------------------------------- batching
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (index, *operands), (index_dim, *operand_dims) = args, dims
+        if index_dim is not None:
+            return self._batch_all(axis, index, index_dim, operands, tuple(operand_dims))
+        key = ("batch", axis, tuple(operand_dims))
+        op, consts, out_batched = self.memo.get(key, lambda: self._batch(axis, tuple(operand_dims)))
+        return bind(op, index, *consts, *operands), [0 if b else None for b in out_batched]
+
+    def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Cond, Consts, Mask]:
+        free = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
+        out_batched = union([tuple([d is not None for d in b.out_dims]) for b in free])
+        derived = [batch_jaxpr(branch, axis, dims, out_batched) for branch in self.branches]
+        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        return Cond(bodies), consts, out_batched
+
+    def _batch_all(
+        self, axis: MappedAxis, index: Value, index_dim: int, operands: Sequence[Value], dims: tuple[int | None, ...]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        """Every branch is computed, and each element of the batch takes the results of its own."""
+        if any(effect.observable for effect in self.effects):
+            shown = ", ".join(sorted(map(str, self.effects)))
+            raise ValueError(
+                f"vmap of cond: the index differs along the batch, so that all branches would run, but they have "
+                f"effects ({shown}); take the effect out of the branches, or loop over the batch with lax.map"
+            )
+        everything = (True,) * len(self.branches[0].outs)
+        cases = []
+        for i, branch in enumerate(self.branches):
+            derived = batch_jaxpr(branch, axis, dims, everything)
+            cases.append(bind(Call(f"branch_{i}", derived.jaxpr), *derived.consts, *operands))
+        which = batch_first(index, index_dim, axis)
+        outs = []
+        for results in zip(*cases, strict=True):
+            rank = results[0].aval.ndim
+            outs.append(select_n(broadcast_in_dim(which, results[0].aval.shape, (0,)) if rank > 1 else which, *results))
+        return outs, [0] * len(outs)
+
+    # -------------------------------------------------------------- partial evaluation
+
+    @override
+    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        if unknown[0]:  # nobody knows which branch, so nothing of any can be done
+            return recorder.record(self, args)
+        mask = tuple(unknown[1:])
+        halves = self.memo.get(("unzip", mask), lambda: _unzip(self.branches, mask))
+        index, *operands = args
+        known, late = others(operands, mask), chosen(operands, mask)
+        outs = recorder.evaluate(Cond(halves.known), [index, *halves.consts, *known])
+        n = halves.out_unknown.count(False)
+        forwarded = [known[i] for i in halves.forwarded]
+        later = recorder.record(Cond(halves.unknown), [index, *forwarded, *outs[n:], *late])
+        return merged(halves.out_unknown, later, outs[:n])
+
+    # -------------------------------------------------------------- transposition
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        index, *operands = args
+        assert not isinstance(index, Linear)
+        lin, out_nonzero = linear(operands), nonzero(cts)
+        key = ("transpose", lin, out_nonzero)
+        op, consts, in_nonzero = self.memo.get(key, lambda: self._transpose(lin, out_nonzero))
+        rest = [a for a in operands if not isinstance(a, Linear)]
+        outs = bind(op, index, *consts, *rest, *present(cts))
+        avals = chosen(self.branches[0].in_avals, lin)
+        return [None, *merged(lin, spread(outs, in_nonzero, avals), [None] * len(rest))]
+
+    def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:
+        in_nonzero = union([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
+        derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
+        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        return Cond(bodies), consts, in_nonzero
+
+
+def _reads(jaxpr: Jaxpr) -> Mask:
+    """Which inputs a program uses."""
+    used = {a for eqn in jaxpr.eqns for a in eqn.inputs} | set(jaxpr.outs)
+    return tuple([v in used for v in jaxpr.invars])
+
+
+def _joined(derived: Sequence[tuple[Jaxpr, Consts]]) -> tuple[tuple[Jaxpr, ...], Consts]:
+    """Programs that take the constants of all of them first, and those constants."""
+    avals = [[c.aval for c in consts] for _, consts in derived]
+    total = tuple([c for _, consts in derived for c in consts])
+    bodies = []
+    for i, (jaxpr, consts) in enumerate(derived):
+        before: list[Input] = [a for each in avals[:i] for a in each]
+        after: list[Input] = [a for each in avals[i + 1 :] for a in each]
+        inputs = [*before, *range(len(consts)), *after, *range(len(consts), len(jaxpr.invars))]
+        bodies.append(rearranged(jaxpr, inputs) if len(derived) > 1 and total else jaxpr)
+    return tuple(bodies), total
+
+
+# ------------------------------------------------------------------ the two halves
+
+
+@final
+@frozen(eq=False)
+class _Halves:
+    """Branches in two halves: `(consts, known operands) -> (known outputs, residuals)`, and
+    `(forwarded operands, residuals, unknown operands) -> unknown outputs`."""
+
+    known: tuple[Jaxpr, ...]
+    unknown: tuple[Jaxpr, ...]
+    consts: Consts
+    out_unknown: Mask
+    forwarded: tuple[int, ...]
+    """The places of the known operands that any branch hands to its unknown half as they are."""
+
+
+def _unzip(branches: tuple[Jaxpr, ...], unknown: Mask) -> _Halves:
+    out_unknown = union([unzip_jaxpr(branch, unknown).out_unknown for branch in branches])
+    halves = [unzip_jaxpr(branch, unknown, out_unknown) for branch in branches]
+    forwarded = sorted({place for h in halves for place in h.forwarded if place is not None})
+    n = out_unknown.count(False)
+    # Only one branch runs, so residuals of one type can take the same place in all of them.
+    counts: Counter[ShapedArray] = Counter()
+    for h in halves:
+        counts |= Counter(h.known.out_avals[n:])
+    slots = list(counts.elements())
+    knowns = [(_with_residuals(h, n, slots), h.consts) for h in halves]
+    bodies, consts = _joined(knowns)
+    late = tuple([_late(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
+    return _Halves(bodies, late, consts, out_unknown, tuple(forwarded))
+
+
+def _places(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[int]:
+    """For each residual, its slot."""
+    free = list(range(len(slots)))
+    places = []
+    for aval in avals:
+        place = next(i for i in free if slots[i] == aval)
+        free.remove(place)
+        places.append(place)
+    return places
+
+
+def _with_residuals(halves: Unzipped, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
+    """The known half, with an output for every slot: zeros in those it doesn't need."""
+    places = _places(halves.known.out_avals[n:], slots)
+    if places == list(range(len(slots))):
+        return halves.known
+
+    def run(*args: Value) -> list[Value]:
+        outs = eval_jaxpr(halves.known, (), args)
+        residuals: list[Value | None] = [None] * len(slots)
+        for place, x in zip(places, outs[n:], strict=True):
+            residuals[place] = x
+        filler = [filled(a, 0) if x is None else x for x, a in zip(residuals, slots, strict=True)]
+        return [*outs[:n], *filler]
+
+    jaxpr, consts = stage(run, halves.known.in_avals)
+    assert not consts
+    return jaxpr
+
+
+def _late(
+    halves: Unzipped,
+    n: int,
+    slots: Sequence[ShapedArray],
+    forwarded: Sequence[int],
+    operands: Sequence[ShapedArray],
+    unknown: Mask,
+) -> Jaxpr:
+    """The unknown half, with an input for every forwarded operand and every slot."""
+    places = _places(halves.known.out_avals[n:], slots)
+    known = others(operands, unknown)
+    ours: dict[int, int] = {}  # which input of the half takes a forwarded operand
+    at_slot: dict[int, int] = {}
+    fresh = iter(places)
+    for i, place in enumerate(halves.forwarded):
+        if place is None:
+            at_slot[next(fresh)] = i
+        else:
+            ours[place] = i
+    inputs: list[Input] = [ours.get(place, known[place]) for place in forwarded]
+    inputs += [at_slot.get(k, aval) for k, aval in enumerate(slots)]
+    inputs += range(len(halves.forwarded), len(halves.unknown.invars))
+    return rearranged(halves.unknown, inputs)
