@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, final
 
 INDENT = 2
@@ -27,7 +28,7 @@ class Cat:
 
     def __init__(self, *docs: Doc) -> None:
         self.docs = docs
-        self.width: int = sum([len(d) if isinstance(d, str) else d.width for d in docs])
+        self.width: float = sum([len(d) if isinstance(d, str) else d.width for d in docs])
 
 
 @final
@@ -38,7 +39,7 @@ class Nest:
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
-        self.width: int = len(doc) if isinstance(doc, str) else doc.width
+        self.width: float = len(doc) if isinstance(doc, str) else doc.width
 
 
 @final
@@ -49,10 +50,24 @@ class Group:
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
-        self.width: int = len(doc) if isinstance(doc, str) else doc.width
+        self.width: float = len(doc) if isinstance(doc, str) else doc.width
 
 
-Doc: TypeAlias = str | Break | Cat | Nest | Group
+@final
+class Later:
+    """Documents made one by one when their turn comes, each forgotten once it is written: for very many of them.
+
+    Together they are too long for any line, so the groups around them are broken.
+    """
+
+    __slots__ = ("make", "width")
+
+    def __init__(self, make: Callable[[], Iterator[Doc]]) -> None:
+        self.make = make
+        self.width: float = math.inf
+
+
+Doc: TypeAlias = str | Break | Cat | Nest | Group | Later
 """A text and the places where it may be broken; its `width` is that of the text on one line."""
 
 
@@ -81,21 +96,27 @@ def render(doc: Doc, width: int) -> str:
     """
     out: list[str] = []
     column = 0
-    todo: list[tuple[int, bool, Doc]] = [(0, False, doc)]
+    todo: list[tuple[int, bool, Doc | Iterator[Doc]]] = [(0, False, doc)]
     while todo:
-        indent, flat, doc = todo.pop()
-        if isinstance(doc, str):
-            out.append(doc)
-            column += len(doc)
-        elif isinstance(doc, Cat):
-            todo += [(indent, flat, part) for part in reversed(doc.docs)]
-        elif isinstance(doc, Nest):
-            todo.append((indent + INDENT, flat, doc.doc))
-        elif isinstance(doc, Group):
-            todo.append((indent, flat or doc.width <= width - column, doc.doc))
+        indent, flat, part = todo.pop()
+        if isinstance(part, str):
+            out.append(part)
+            column += len(part)
+        elif isinstance(part, Cat):
+            todo += [(indent, flat, each) for each in reversed(part.docs)]
+        elif isinstance(part, Nest):
+            todo.append((indent + INDENT, flat, part.doc))
+        elif isinstance(part, Group):
+            todo.append((indent, flat or part.width <= width - column, part.doc))
+        elif isinstance(part, Later):
+            todo.append((indent, flat, part.make()))
+        elif not isinstance(part, Break):
+            for each in part:
+                todo += [(indent, flat, part), (indent, flat, each)]
+                break
         elif flat:
-            out.append(doc.flat)
-            column += doc.width
+            out.append(part.flat)
+            column += part.width
         else:
             out.append("\n" + " " * indent)
             column = indent

@@ -6,7 +6,7 @@ import re
 import struct
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar, final
 
@@ -75,8 +75,7 @@ class _Word:
         self.start = start
 
 
-def _words(text: str) -> list[_Word]:
-    words: list[_Word] = []
+def _words(text: str) -> Iterator[_Word]:
     at = 0
     while at < len(text):
         match = _WORD.match(text, at)
@@ -86,10 +85,9 @@ def _words(text: str) -> list[_Word]:
         kind = match.lastgroup
         assert kind is not None
         if kind != "blank":
-            words.append(_Word(kind, match.group(), at))
+            yield _Word(kind, match.group(), at)
         at = match.end()
-    words.append(_Word(_END, "", len(text)))
-    return words
+    yield _Word(_END, "", len(text))
 
 
 def _error(text: str, at: int, problem: str) -> ParseError:
@@ -132,11 +130,18 @@ class _Classes:
 
     def __init__(self) -> None:
         self._hints: dict[type, Mapping[str, object]] = {}
+        self._fields: dict[type, Mapping[str, _Field]] = {}
 
     def hints(self, kind: type) -> Mapping[str, object]:
         if kind not in self._hints:
             self._hints[kind] = typing.get_type_hints(kind)
         return self._hints[kind]
+
+    def fields(self, kind: type) -> Mapping[str, _Field]:
+        """The fields of an attrs class or named tuple by their names in the text."""
+        if kind not in self._fields:
+            self._fields[kind] = _fields(kind)
+        return self._fields[kind]
 
     def named(self, name: str, annotation: object) -> type | None:
         todo, seen = [annotation], set[int]()
@@ -164,7 +169,6 @@ class _Field(NamedTuple):
 
 
 def _fields(kind: type) -> dict[str, _Field]:
-    """The fields of an attrs class or named tuple by their names in the text."""
     if attrs.has(kind):
         return {
             shown_name(f): _Field(f.name, f.alias or f.name, f.default is attrs.NOTHING) for f in shown_fields(kind)
@@ -211,8 +215,11 @@ _Operand: TypeAlias = int | Literal
 class _Parser:
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         self.text = text
-        self.words = _words(text)
-        self.next = 0
+        self.rest = _words(text)
+        self.word = next(self.rest)
+        self.after = self.word
+        """The word after the next one: no more are looked at at a time, however long the text is."""
+        self.move()
         self.vocabulary = vocabulary
         self.classes = _Classes()
         self.depth = 0
@@ -221,17 +228,13 @@ class _Parser:
 
     # -------------------------------------------------------------- moving along
 
-    @property
-    def word(self) -> _Word:
-        return self.words[self.next]
-
-    def ahead(self, n: int) -> str:
-        return self.words[min(self.next + n, len(self.words) - 1)].text
+    def move(self) -> None:
+        self.word = self.after
+        self.after = next(self.rest, self.after)
 
     def take(self) -> _Word:
         word = self.word
-        if word.kind != _END:
-            self.next += 1
+        self.move()
         return word
 
     def at(self, text: str) -> bool:
@@ -239,7 +242,7 @@ class _Parser:
 
     def skip(self, text: str) -> bool:
         if self.at(text):
-            self.next += 1
+            self.move()
             return True
         return False
 
@@ -302,7 +305,7 @@ class _Parser:
         inputs = len(scope.names)
         self.expect("let", "after the inputs")
         eqns: list[tuple[Primitive, list[_Operand], int, int]] = []
-        while not (self.at("in") and self.ahead(1) == "("):
+        while not (self.at("in") and self.after.text == "("):
             eqns.append(self.equation(scope))
             self.skip(";")
         self.take()
@@ -361,11 +364,11 @@ class _Parser:
     def at_operand(self) -> bool:
         word = self.word
         if word.kind == "name":  # a name with a type is the next equation's, unless it is a literal
-            if word.text == "complex" and self.ahead(1) == "(":
+            if word.text == "complex" and self.after.text == "(":
                 return True
             if word.text == "in":
-                return self.ahead(1) != "("
-            return word.text in ("True", "False") or self.ahead(1) != ":"
+                return self.after.text != "("
+            return word.text in ("True", "False") or self.after.text != ":"
         return word.kind in ("number", "complex")
 
     def operand(self, scope: _Scope) -> _Operand:
@@ -447,7 +450,7 @@ class _Parser:
         if kind is None:
             known = ", ".join(sorted(self.vocabulary)[:12]) + (", ..." if len(self.vocabulary) > 12 else "")
             self.fail(f"no operation is called {name!r}; there are {known or 'none'}", word)
-        fields = _fields(kind)
+        fields = self.classes.fields(kind)
         values: dict[str, object] = {}
         if self.skip("["):
             while not self.skip("]"):
@@ -484,7 +487,7 @@ class _Parser:
         return value
 
     def shallow_value(self, hint: object) -> object:
-        word, after = self.word, self.ahead(1)
+        word, after = self.word, self.after.text
         if (
             word.kind in ("number", "complex")
             or word.text in ("True", "False")
@@ -513,7 +516,7 @@ class _Parser:
         return tuple(values)
 
     def named_value(self, hint: object) -> object:
-        word, after = self.word, self.ahead(1)
+        word, after = self.word, self.after.text
         name = word.text
         if after == "[":
             return self.primitive() if name in self.vocabulary else self.aval()
@@ -556,7 +559,7 @@ class _Parser:
         kind = self.class_called(word, hint)
         if issubclass(kind, Enum):
             self.fail(f"write a member of {word.text} as {word.text}.NAME", word)
-        fields = _fields(kind)
+        fields = self.classes.fields(kind)
         values: dict[str, object] = {}
         self.items(")", lambda: self.field(kind, fields, values, "')' or a field's name"), "a field")
         return self.construct(kind, fields, values, word)

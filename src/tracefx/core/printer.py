@@ -29,7 +29,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.equality import strict
-from tracefx.core.layout import Break, Cat, Doc, Group, Nest, fill, join, render
+from tracefx.core.layout import Break, Cat, Doc, Group, Later, Nest, fill, join, render
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source import Provenance
@@ -322,10 +322,10 @@ def format_jaxpr(jaxpr: Program | Closed, *, style: Style = "tracefx", width: in
     parts: list[str] = []
     for body in shared.bodies:
         name = shared.names.pop(id(body))  # so that the body itself is written out
-        text = render(Cat(f"let {name} = ", writer.program(body, top=False), " in"), width)
+        text = render(Cat(f"let {name} = ", writer.program(body, top=False, width=width), " in"), width)
         shared.names[id(body)] = name
         parts.append(text)
-    parts.append(render(writer.program(root, top=True), width))
+    parts.append(render(writer.program(root, top=True, width=width), width))
     return "\n".join(parts)
 
 
@@ -339,10 +339,12 @@ def format_eqn(eqn: Equation) -> str:
     >>> format_eqn(Eqn(Sin(), (x,), (y,)))
     'b:f32[2] = sin a'
     """
-    return render(Group(_Elided({}).equation(eqn, {})), 10**9)
+    return render(Group(_Elided({}).equation(eqn, {})), _ENDLESS)
 
 
 Names: TypeAlias = dict[int, str]
+_ENDLESS: Final = 10**9
+_SHORTEST: Final = len("() = f")
 
 
 class _Writer:
@@ -385,18 +387,32 @@ class _Writer:
                 place += 1
         return names
 
-    def program(self, program: Program, top: bool, names: Names | None = None) -> Doc:
+    def program(self, program: Program, top: bool, width: int = _ENDLESS) -> Doc:
         if id(program) in self.shared:
             return self.shared[id(program)]
-        names = self.names(program, top) if names is None else names
+        names = self.names(program, top)
         constvars = self.binders(program.constvars, names)
         invars = self.binders(program.invars, names)
-        eqns = [self.equation(e, names) for e in program.eqns]
-        body: Doc = Nest(Cat(Break(), join(Break("; "), eqns))) if eqns or self.pads else ""
-        outs = fill(",", [self.operand(x, names) for x in program.outs])
+        body: Doc = ""
+        if len(program.eqns) * _SHORTEST > width:  # these never stand on one line
+            body = Nest(Later(lambda: self.lines(program.eqns, names)))
+            outs: Doc = Later(lambda: iter([self.outputs(program.outs, names)]))  # names are given in order
+        else:
+            eqns = [self.equation(e, names) for e in program.eqns]
+            if eqns or self.pads:
+                body = Nest(Cat(Break(), join(Break("; "), eqns)))
+            outs = self.outputs(program.outs, names)
         end = ",)" if len(program.outs) == 1 else ")"
         lines = Cat("{ lambda ", constvars, "; ", invars, ". let", body, Break(), "in (", outs, end)
         return Group(Cat(Nest(lines), " }"))
+
+    def lines(self, eqns: Sequence[Equation], names: Names) -> Iterator[Doc]:
+        for eqn in eqns:
+            yield Break()
+            yield self.equation(eqn, names)
+
+    def outputs(self, outs: Sequence[Operand], names: Names) -> Doc:
+        return fill(",", [self.operand(x, names) for x in outs])
 
     def equation(self, eqn: Equation, names: Names) -> Doc:
         outs = self.binders(eqn.outs, names) if eqn.outs else "()"
@@ -437,7 +453,7 @@ class _Writer:
             return self.sequence(value)
         if kind is frozenset:
             assert isinstance(value, frozenset)
-            return f"frozenset({', '.join(sorted(render(Group(self.value(v)), 10**9) for v in value))})"
+            return f"frozenset({', '.join(sorted(render(Group(self.value(v)), _ENDLESS) for v in value))})"
         if attrs.has(kind):
             return self.record(kind.__name__, [(shown_name(f), getattr(value, f.name)) for f in shown_fields(kind)])
         return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
@@ -460,7 +476,7 @@ class _Elided(_Writer):
     """Without bodies."""
 
     @override
-    def program(self, program: Program, top: bool, names: Names | None = None) -> Doc:
+    def program(self, program: Program, top: bool, width: int = _ENDLESS) -> Doc:
         return "{ ... }"
 
 
