@@ -158,14 +158,25 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
     kept: list[tuple[Eqn, Primitive, Sequence[Atom], Sequence[Var]]] = []
     whole = len(outs) == len(jaxpr.outs)
     for eqn in reversed(jaxpr.eqns):
-        used = tuple([v.index in live for v in eqn.outs])
-        if True in used or _is_observable(eqn.prim):
-            prim, inputs, binders = left = _without_unused(eqn, used)
-            for x in inputs:
-                if isinstance(x, Var):
-                    live.add(x.index)
-            kept.append((eqn, *left))
-            whole = whole and prim is eqn.prim and inputs is eqn.inputs and binders is eqn.outs
+        prim: Primitive = eqn.prim
+        inputs: Sequence[Atom] = eqn.inputs
+        binders: Sequence[Var] = eqn.outs
+        for v in binders:
+            if v.index in live:
+                break
+        else:
+            if not _is_observable(prim):
+                continue
+        if isinstance(prim, Prunable):
+            prim, used_ins, kept_outs = prim.prune(tuple([v.index in live for v in binders]))
+            inputs, binders = _chosen(inputs, used_ins), _chosen(binders, kept_outs)
+        elif isinstance(prim, CarriesJaxprs):
+            prim = _in_bodies(prim, dce)
+        for x in inputs:
+            if isinstance(x, Var):
+                live.add(x.index)
+        kept.append((eqn, prim, inputs, binders))
+        whole = whole and prim is eqn.prim and inputs is eqn.inputs and binders is eqn.outs
     left_ins = tuple([i >= droppable or v.index in live for i, v in enumerate(jaxpr.invars)])
     if whole and len(kept) == len(jaxpr.eqns) and all(left_ins) and _is_numbered(jaxpr):
         return jaxpr, left_ins
@@ -184,13 +195,6 @@ def _is_numbered(jaxpr: Jaxpr) -> bool:
         for v in eqn.outs:
             indices.append(v.index)
     return indices == list(range(len(indices)))
-
-
-def _without_unused(eqn: Eqn, used: tuple[bool, ...]) -> tuple[Primitive, Sequence[Atom], Sequence[Var]]:
-    if isinstance(eqn.prim, Prunable):
-        prim, used_ins, kept_outs = eqn.prim.prune(used)
-        return prim, _chosen(eqn.inputs, used_ins), _chosen(eqn.outs, kept_outs)
-    return _in_bodies(eqn.prim, dce), eqn.inputs, eqn.outs
 
 
 def _is_observable(prim: Primitive) -> bool:

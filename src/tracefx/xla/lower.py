@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast, final
+from typing import TypeAlias, final
 
 import numpy as np
 from attrs import frozen
@@ -12,7 +12,7 @@ from attrs import frozen
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, Build, Dims, Ir, Region, Text
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
@@ -160,35 +160,29 @@ class Emitter:
         outer, self._block = self._block, runtime.at_end(block)
         with runtime.lowering():
             outs = self.inline(jaxpr, list(map(Node, block.arguments, jaxpr.in_avals)))
-            self._append("func.return", outs, ())
+            self.emit("func.return", outs, ())
         self._block = outer
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
-        env: list[Ir | None] = [None] * jaxpr.var_count
-        for v, x in zip(jaxpr.invars, args, strict=True):
-            env[v.index] = x
-
-        def read(atom: Atom) -> Ir:
-            x = self.constant(atom) if isinstance(atom, Literal) else env[atom.index]
-            assert x is not None
-            return x
-
+        env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
         outer = self._line
         for eqn in jaxpr.eqns:
-            self._line = self.line(eqn)
             prim, binders = eqn.prim, eqn.outs
+            self._line = self.line(eqn)
             operands = []
             for a in eqn.inputs:
-                operands.append(read(a))
+                operands.append(env[a.index] if type(a) is Var else self.constant(a))
             if isinstance(prim, Lowerable):
                 outs = prim.lower_to(self, [v.aval for v in binders], operands)
             else:
                 outs = self.expand(eqn, operands)
-            for v, x in zip(binders, outs, strict=True):
+            if len(outs) != len(binders):
+                raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
+            for v, x in zip(binders, outs):  # noqa: B905  # of one length
                 env[v.index] = x
         self._line = outer
-        return [read(a) for a in jaxpr.outs]
+        return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
     def line(self, eqn: Eqn) -> runtime.Location:
         """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
@@ -218,11 +212,17 @@ class Emitter:
         name: str,
         operands: Sequence[Ir],
         outs: Sequence[ShapedArray],
-        attrs: Mapping[str, Attr] | None = None,
+        attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> list[Ir]:
+        values, types = [], []  # filled by loops, which for an element or two take half the time of a comprehension
+        for x in operands:
+            assert type(x) is Node
+            values.append(x.value)
+        for a in outs:
+            types.append(runtime.tensor_type(a.shape, a.dtype))
         attributes = {k: _attribute(v) for k, v in attrs.items()} if attrs else None
-        operation = self._append(name, operands, outs, attributes, len(regions))
+        operation = runtime.create(name, types, values, attributes, None, len(regions), self._line, self._block)
         if regions:
             for region, space in zip(regions, operation.regions, strict=True):
                 self._fill(space, region)
@@ -230,11 +230,17 @@ class Emitter:
             return [Node(operation.result, outs[0])]
         return list(map(Node, operation.results, outs))
 
+    def _fill(self, space: runtime.Space, region: Region) -> None:
+        """Give an operation's region its one block."""
+        block = space.blocks.append(*map(_type, region.args), arg_locs=None)
+        outer, self._block = self._block, runtime.at_end(block)
+        self.emit("stablehlo.return", region.build(self, list(map(Node, block.arguments, region.args))), ())
+        self._block = outer
+
     def constant(self, value: Literal | NDArray) -> Ir:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
-        operation = self._append("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})
-        return Node(operation.result, aval)
+        return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         if id(jaxpr) not in self._functions:
@@ -242,9 +248,7 @@ class Emitter:
             self._functions[id(jaxpr)] = (jaxpr, symbol)
             self.function(symbol, jaxpr)
         _, symbol = self._functions[id(jaxpr)]
-        outs = jaxpr.out_avals
-        operation = self._append("func.call", operands, outs, {"callee": runtime.symbol_attr(symbol)})
-        return list(map(Node, operation.results, outs))
+        return self.emit("func.call", operands, jaxpr.out_avals, {"callee": runtime.symbol_attr(symbol)})
 
     def custom_call(
         self,
@@ -255,33 +259,13 @@ class Emitter:
         has_side_effect: bool = False,
     ) -> list[Ir]:
         self.targets.add(target)
-        attributes: dict[str, runtime.Attribute] = {
+        attributes: dict[str, Attr | runtime.Attribute] = {
             "call_target_name": runtime.string_attr(target),
             "api_version": runtime.integer_attr(4, 32),
-            "has_side_effect": runtime.bool_attr(has_side_effect),
+            "has_side_effect": has_side_effect,
             "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in (config or {}).items()}),
         }
-        operation = self._append("stablehlo.custom_call", operands, outs, attributes)
-        return list(map(Node, operation.results, outs))
-
-    def _append(
-        self,
-        name: str,
-        operands: Sequence[Ir],
-        outs: Sequence[ShapedArray],
-        attributes: dict[str, runtime.Attribute] | None = None,
-        regions: int = 0,
-    ) -> runtime.Operation:
-        values = [x.value for x in cast("Sequence[Node]", operands)]  # a program's values are all the emitter's own
-        types = [runtime.tensor_type(a.shape, a.dtype) for a in outs]
-        return runtime.create(name, types, values, attributes, regions, self._line, self._block)
-
-    def _fill(self, space: runtime.Space, region: Region) -> None:
-        """Give an operation's region its one block."""
-        block = space.blocks.append(*map(_type, region.args), arg_locs=None)
-        outer, self._block = self._block, runtime.at_end(block)
-        self._append("stablehlo.return", region.build(self, list(map(Node, block.arguments, region.args))), ())
-        self._block = outer
+        return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def _fresh(self, symbol: str) -> str:
         candidate, n = symbol, 0
@@ -296,15 +280,14 @@ def _type(aval: ShapedArray) -> runtime.Type:
     return runtime.tensor_type(aval.shape, aval.dtype)
 
 
-def _attribute(attr: Attr) -> runtime.Attribute:
-    if isinstance(attr, bool):
-        return runtime.bool_attr(attr)
-    if isinstance(attr, int):
-        return runtime.integer_attr(attr)
+def _attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:
     if isinstance(attr, Dims):
         return runtime.i64_array_attr(attr.values)
-    assert isinstance(attr, Text)
-    return runtime.attribute(attr.mlir)
+    if isinstance(attr, Text):
+        return runtime.attribute(attr.mlir)
+    if isinstance(attr, bool):
+        return runtime.bool_attr(attr)
+    return runtime.integer_attr(attr) if isinstance(attr, int) else attr
 
 
 def _location(name: str, place: Place | None) -> runtime.Location:
