@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import Effects
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, Memo, Var
+from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, Memo, Var
 from tracefx.core.passes import Prunable, renumber
 from tracefx.core.primitive import (
     Batchable,
@@ -71,6 +71,12 @@ def linear(args: Iterable[Value | Linear]) -> Mask:
     return tuple([isinstance(a, Linear) for a in args])
 
 
+def known(args: Iterable[Value | Linear], late: Iterable[bool] | None = None) -> list[Value]:
+    """The values outside the mask, among which no `Linear` is."""
+    values = args if late is None else others(args, late)
+    return [x for x in values if not isinstance(x, Linear)]
+
+
 def spread(values: Sequence[Value], mask: Sequence[bool], avals: Sequence[ShapedArray]) -> list[Tangent]:
     """The values at the places of the mask, zeros of the tangents' types at the others."""
     given = iter(values)
@@ -84,6 +90,20 @@ def merged(mask: Sequence[bool], ours: Sequence[X], rest: Sequence[X]) -> list[X
 
 
 # ------------------------------------------------------------------ programs in their places
+
+
+def alone(prim: Primitive, avals: Sequence[ShapedArray]) -> Jaxpr:
+    """The program of one equation."""
+    inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
+    outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
+    return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
+
+
+def reads(jaxpr: Jaxpr) -> Mask:
+    """Which inputs a program uses."""
+    used = {a.index for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
+    used |= {a.index for a in jaxpr.outs if isinstance(a, Var)}
+    return tuple([v.index in used for v in jaxpr.invars])
 
 
 def rearranged(jaxpr: Jaxpr, inputs: Sequence[Input], outs: Sequence[int] | None = None) -> Jaxpr:

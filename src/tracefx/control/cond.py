@@ -19,6 +19,7 @@ from tracefx.control.bodies import (
     nonzero,
     others,
     present,
+    reads,
     rearranged,
     spread,
     union,
@@ -103,7 +104,7 @@ class Cond(Structured):
 
     def _pruned(self, used_outs: Mask) -> tuple[Cond, Mask]:
         bodies = [dce(branch, used_outs) for branch in self.branches]
-        used = union(map(_reads, bodies))
+        used = union(map(reads, bodies))
         if all(used):
             same = all(a is b for a, b in zip(bodies, self.branches, strict=True))
             return (self if same else Cond(tuple(bodies))), used
@@ -204,12 +205,6 @@ class Cond(Structured):
         derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
         bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, in_nonzero
-
-
-def _reads(jaxpr: Jaxpr) -> Mask:
-    """Which inputs a program uses."""
-    used = {a for eqn in jaxpr.eqns for a in eqn.inputs} | set(jaxpr.outs)
-    return tuple([v in used for v in jaxpr.invars])
 
 
 def _joined(derived: Sequence[tuple[Jaxpr, Consts]]) -> tuple[tuple[Jaxpr, ...], Consts]:

@@ -237,6 +237,18 @@ class Emitter:
         self.emit("stablehlo.return", region.build(self, list(map(Node, block.arguments, region.args))), ())
         self._block = outer
 
+    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
+        avals = tuple([x.aval for x in carry])
+        return self.emit("stablehlo.while", carry, avals, regions=[Region(avals, condition), Region(avals, body)])
+
+    def case(
+        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
+    ) -> list[Ir]:
+        def region(build: Build) -> Region:  # a branch has no arguments of its own: it sees what is around it
+            return Region((), lambda builder, _: build(builder, operands))
+
+        return self.emit("stablehlo.case", [index], outs, regions=[region(build) for build in branches])
+
     def constant(self, value: Literal | NDArray) -> Ir:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)

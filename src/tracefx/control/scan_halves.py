@@ -1,0 +1,129 @@
+"""The two halves of a scan: what its known operands say, and what is left for the rest.
+
+A scan that differentiation split would keep, step by step, all that its second half asks for. Here nothing is kept
+that need not be: what is the same in every step is computed once, before the loop; what a step hands over of its
+slices is taken from the arrays they are slices of; and a result of the first half serves the second as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from attrs import frozen
+
+from tracefx.control.bodies import Input, rearranged
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.passes import dce, prune
+from tracefx.handlers.derived import Consts, Mask, Unzipped, unzip_jaxpr
+
+
+@final
+@frozen(eq=False)
+class Halves:
+    """How a scan is split, its operands being constants, carries and slices, some known.
+
+    The body `known` takes `consts`, the known constants, carries and slices, and gives the known carries, the known
+    slices' results, then what is kept of each step. The program `invariant` computes from `consts` and the known
+    constants, those at `invariant_inputs`, what all steps share. The body `late` takes
+
+    - as constants: the known constants at `late_consts`, the outputs of `invariant`, the unknown constants;
+    - as slices: the known slices at `late_slices`, the known slices' results at `late_results`, what was kept, the
+      unknown slices;
+
+    and the unknown carries between the two.
+    """
+
+    known: Jaxpr
+    invariant: Jaxpr
+    invariant_inputs: tuple[int, ...]
+    late: Jaxpr
+    consts: Consts
+    carry_unknown: Mask
+    out_unknown: Mask
+    late_consts: tuple[int, ...]
+    late_slices: tuple[int, ...]
+    late_results: tuple[int, ...]
+    kept: int
+
+
+def halves(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> Halves:
+    """Split a scan's body, `unknown` saying which of its operands are."""
+    consts, carry, slices = (
+        unknown[:num_consts],
+        unknown[num_consts : num_consts + num_carry],
+        unknown[num_consts + num_carry :],
+    )
+    results = (False,) * (len(body.outs) - num_carry)
+    while True:  # a carry is unknown from the first step on if it is after any
+        split = unzip_jaxpr(body, consts + carry + slices, carry + results)
+        if split.out_unknown[:num_carry] == carry:
+            break
+        carry = split.out_unknown[:num_carry]
+    return _planned(split, consts, carry, slices)
+
+
+def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves:
+    n_extra, n_consts, n_carry = len(split.consts), consts.count(False), carry.count(False)
+    n_known = split.out_unknown.count(False)  # outputs of the known half that are not kept for the other
+    shared = _shared(split.known, n_extra + n_consts, n_known)
+    results = {atom: i for i, atom in enumerate(split.known.outs[n_carry:n_known])}
+
+    late_consts: list[tuple[int, int]] = []  # (where from, which residual)
+    late_slices: list[tuple[int, int]] = []
+    late_results: list[tuple[int, int]] = []
+    invariants: list[tuple[int, int]] = []
+    kept: list[tuple[int, int]] = []  # (output of the known half, or the input handed over, negative), residual
+    fresh = iter(range(n_known, len(split.known.outs)))
+    for residual, place in enumerate(split.forwarded):
+        if place is None:
+            out = next(fresh)
+            same = results.get(split.known.outs[out])
+            if shared[out]:
+                invariants.append((out, residual))
+            elif same is not None:
+                late_results.append((same, residual))
+            else:
+                kept.append((out, residual))
+        elif place < n_consts:
+            late_consts.append((place, residual))
+        elif place < n_consts + n_carry:
+            kept.append((-1 - place, residual))
+        else:
+            late_slices.append((place - n_consts - n_carry, residual))
+
+    known = split.known
+    handed = [known.invars[n_extra - 1 - out] for out, _ in kept if out < 0]
+    computed = [known.outs[out] for out, _ in kept if out >= 0]
+    kept = [k for k in kept if k[0] < 0] + [k for k in kept if k[0] >= 0]
+    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *handed, *computed))
+    mask = tuple([any(out == i for out, _ in invariants) for i in range(len(known.outs))])
+    invariant, used = prune(known, mask)
+
+    n_residuals, n_late_consts, n_late_carry = len(split.forwarded), sum(consts), sum(carry)
+    carries = range(n_residuals + n_late_consts, n_residuals + n_late_consts + n_late_carry)
+    inputs: list[Input] = [r for _, r in late_consts + invariants]
+    inputs += range(n_residuals, n_residuals + n_late_consts)
+    inputs += carries
+    inputs += [r for _, r in late_slices + late_results + kept]
+    inputs += range(carries.stop, len(split.unknown.invars))
+    return Halves(
+        dce(first),
+        invariant,
+        tuple([i for i, use in enumerate(used) if use]),
+        rearranged(split.unknown, inputs),
+        split.consts,
+        carry,
+        split.out_unknown,
+        tuple([place for place, _ in late_consts]),
+        tuple([place for place, _ in late_slices]),
+        tuple([place for place, _ in late_results]),
+        len(kept),
+    )
+
+
+def _shared(known: Jaxpr, n_consts: int, n_known: int) -> Sequence[bool]:
+    """Which outputs for the other half are the same in every step."""
+    steps = (False,) * n_consts + (True,) * (len(known.invars) - n_consts)
+    out_unknown = unzip_jaxpr(known, steps).out_unknown
+    return [i >= n_known and not varies for i, varies in enumerate(out_unknown)]

@@ -1,0 +1,156 @@
+"""`cond`, `switch`, `platform_dependent`: one of several functions, chosen while the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, final, overload
+
+import numpy as np
+from typing_extensions import ParamSpec
+
+from tracefx.control.cond import Cond
+from tracefx.core import dtypes
+from tracefx.core.array import is_arraylike
+from tracefx.core.handler import Tracer, as_array, bind
+from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.values import Value, as_value
+from tracefx.ops.basis import convert_element_type
+from tracefx.ops.comparison import ne
+from tracefx.ops.selection import clamp
+from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
+from tracefx.transforms.bodies import common_consts, differ_in_structure, joined, require_types, trace_body, with_outs
+from tracefx.transforms.tracing import Trace
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+
+@final
+class _Absent:
+    """Stands for an option that was not given, where `None` is a value."""
+
+
+_ABSENT: Final = _Absent()
+
+
+@overload
+def cond(pred: Any, true_fun: Callable[P, R], false_fun: Callable[P, R], *operands: P.args, **none: P.kwargs) -> R: ...
+@overload
+def cond(pred: Any, true_fun: Callable[[A], R], false_fun: Callable[[A], R], *, operand: A) -> R: ...
+@overload
+def cond(
+    pred: Any, true_operand: A, true_fun: Callable[[A], R], false_operand: B, false_fun: Callable[[B], R], /
+) -> R: ...
+def cond(pred: Any, *given: Any, operand: Any = _ABSENT, **named: Any) -> Any:
+    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`: only the one that is chosen runs.
+
+    `pred` is a scalar, a boolean or a number (true unless zero). Both functions are traced, and give trees of one
+    structure and the same types. Under `vmap` of a predicate that differs along the batch, both run and the results
+    are chosen from. There is a second form, `cond(pred, true_operand, true_fun, false_operand, false_fun)`.
+
+    `TypeError` for a predicate that is no scalar, and for functions whose results differ in type.
+
+    >>> cond(True, lambda x: x + 1.0, lambda x: x * 2.0, 3.0)
+    Array(4., dtype=float32, weak_type=True)
+    """
+    true_fun, false_fun, operands = _forms(given, operand, named)
+    require_callable("cond", true_fun)
+    require_callable("cond", false_fun)
+    if not is_arraylike(pred):
+        raise TypeError(f"cond: the predicate must be a scalar, got {pred!r} of type {type(pred).__name__}")
+    value = as_value(pred)
+    if value.aval.shape:
+        raise TypeError(f"cond: the predicate must be a scalar, got one of type {value.aval}")
+    if DISABLE_JIT.value and not isinstance(value, Tracer):
+        return (true_fun if bool(as_array(value)) else false_fun)(*operands)
+    if not dtypes.is_bool(value.aval.dtype):
+        value = ne(value, 0)
+    index = convert_element_type(value, np.int32)
+    return _branch("cond", index, [false_fun, true_fun], ["false_fun", "true_fun"], operands)
+
+
+def _forms(given: tuple[Any, ...], operand: Any, named: dict[str, Any]) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The two functions and their operands, in whichever form the call has."""
+    places = ("true_fun", "false_fun")[len(given) :]
+    unexpected = [name for name in named if name not in places]
+    if unexpected:
+        raise TypeError(f"cond() got an unexpected keyword argument {unexpected[0]!r}")
+    given = (*given, *[named[name] for name in places if name in named])
+    if len(given) == 4 and not callable(given[0]) and callable(given[1]) and callable(given[3]):
+        true_operand, true_fun, false_operand, false_fun = given
+        return (lambda x, _: true_fun(x)), (lambda _, y: false_fun(y)), (true_operand, false_operand)
+    if len(given) < 2:
+        raise TypeError("cond takes a predicate, true_fun and false_fun, and their operands")
+    true_fun, false_fun, *operands = given
+    if not isinstance(operand, _Absent):
+        if operands:
+            raise TypeError("cond: operands are given by position or as operand=, not both")
+        operands = [operand]
+    return true_fun, false_fun, tuple(operands)
+
+
+@overload
+def switch(index: Any, branches: Sequence[Callable[P, R]], *operands: P.args, **none: P.kwargs) -> R: ...
+@overload
+def switch(index: Any, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT) -> Any:
+    """`branches[index](*operands)`, the index (an integer scalar) clamped to the branches there are.
+
+    All branches are traced, and give trees of one structure and the same types. `TypeError` for an index of another
+    type and for branches whose results differ, `ValueError` for no branches.
+
+    >>> switch(7, [lambda x: x, lambda x: x + 1.0, lambda x: x * 2.0], 3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    functions = list(branches)
+    for f in functions:
+        require_callable("switch", f)
+    if not isinstance(operand, _Absent):
+        if operands:
+            raise TypeError("switch: operands are given by position or as operand=, not both")
+        operands = (operand,)
+    if not is_arraylike(index):
+        raise TypeError(f"switch: the index must be an integer scalar, got {index!r} of type {type(index).__name__}")
+    value = as_value(index)
+    if value.aval.shape or not dtypes.is_integer(value.aval.dtype):
+        raise TypeError(f"switch: the index must be an integer scalar, got one of type {value.aval}")
+    if not functions:
+        raise ValueError("switch: there are no branches to choose from")
+    last = len(functions) - 1
+    if DISABLE_JIT.value and not isinstance(value, Tracer):
+        return functions[min(max(int(as_array(value)), 0), last)](*operands)
+    if last == 0:
+        return functions[0](*operands)
+    place = clamp(np.int32(0), convert_element_type(value, np.int32), np.int32(last))
+    return _branch("switch", place, functions, [f"branches[{i}]" for i in range(last + 1)], operands)
+
+
+def _branch(
+    what: str, index: Value, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: tuple[Any, ...]
+) -> Any:
+    values, in_tree = flatten_values((operands, {}), f"{what}: operands")
+    avals = [v.aval for v in values]
+    traced = [trace_body(f, in_tree, avals) for f in functions]
+    _require_agreement(what, functions, names, traced)
+    types = [joined(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
+    bodies, consts = common_consts(traced)
+    fitted = tuple([with_outs(body, types) for body in bodies])
+    key = ("cond", *map(id, fitted))  # which the operation that is kept keeps alive
+    op = fitted[0].memo.get(key, lambda: Cond(fitted))
+    return traced[0].out_tree.unflatten(to_arrays(bind(op, index, *consts, *values)))
+
+
+def _require_agreement(
+    what: str, functions: Sequence[Callable[..., Any]], names: Sequence[str], traced: Sequence[Trace]
+) -> None:
+    labels = [f"{name} ({name_of(f)})" for name, f in zip(names, functions, strict=True)]
+    first = traced[0]
+    for label, t in zip(labels[1:], traced[1:], strict=True):
+        if t.out_tree != first.out_tree:
+            differ_in_structure(f"{what}: the results", (label, t.out_tree), (labels[0], first.out_tree))
+        ours, theirs = t.jaxpr.out_avals, first.jaxpr.out_avals
+        fits = [joined(pair) is not None for pair in zip(ours, theirs, strict=True)]
+        remedy = "Convert or broadcast them, so that every function gives the same types."
+        require_types(f"{what}: the results", t.out_tree, (label, ours), (labels[0], theirs), fits, remedy)
