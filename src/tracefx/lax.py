@@ -253,7 +253,7 @@ def stop_gradient(x: PyTree) -> Any:
     return trees.map(selection.stop_gradient, x)
 
 
-def optimization_barrier(operand: PyTree) -> Any:
+def optimization_barrier(operand: PyTree, /) -> Any:
     """The arrays of a tree, none of which is used before all are computed, nor computed in another way for its use.
 
     >>> optimization_barrier((1.0, 2))

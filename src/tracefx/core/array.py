@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
-from types import EllipsisType
-from typing import Final, NoReturn, Protocol, Self, TypeAlias, TypeGuard, Union
+from collections.abc import Iterator, Sequence
+from typing import Final, NoReturn, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from typing_extensions import CapsuleType, override
 
+from tracefx.core import methods
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.errors import (
@@ -22,204 +21,14 @@ from tracefx.core.errors import (
 from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal, Scalar
 
-ArrayLike: TypeAlias = Union["Array", Literal, NDArray, "np.generic", Scalar]
-Axes: TypeAlias = int | Sequence[int] | None
-IndexPart: TypeAlias = Union["Array", NDArray, Sequence[int], int, slice, EllipsisType, None]
-Index: TypeAlias = IndexPart | tuple[IndexPart, ...]
-UpdateMode: TypeAlias = str | Enum | None
-"""What becomes of updates out of bounds: "drop" (the default), "clip", "promise_in_bounds", or the like as an enum."""
-
-
-class Updates(Protocol):
-    """What `x.at[index]` can do: each gives a new array, since arrays never change."""
-
-    def get(
-        self,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        fill_value: Scalar | None = None,
-    ) -> Array:
-        """`x[index]`; `mode` says what is done out of bounds."""
-        ...
-
-    def set(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` with `values` at the index."""
-        ...
-
-    def add(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` with `values` added at the index."""
-        ...
-
-    def subtract(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` with `values` subtracted at the index."""
-        ...
-
-    def multiply(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` multiplied by `values` at the index."""
-        ...
-
-    def mul(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`multiply`."""
-        ...
-
-    def divide(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` divided by `values` at the index."""
-        ...
-
-    def power(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` to the power `values` at the index."""
-        ...
-
-    def min(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x`, at the index the least of it and `values`."""
-        ...
-
-    def max(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x`, at the index the greatest of it and `values`."""
-        ...
-
-    def apply(
-        self,
-        func: Callable[[Array], ArrayLike],
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-    ) -> Array:
-        """`x` with `func` applied at the index."""
-        ...
-
-
-class Updater(Protocol):
-    """What `x.at` is."""
-
-    def __getitem__(self, index: Index) -> Updates: ...
-
-
-class ArrayMethods(Protocol):
-    """What operators and methods of arrays mean. The namespace `tracefx.numpy` is one."""
-
-    def add(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def subtract(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def multiply(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def true_divide(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def floor_divide(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def remainder(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def power(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def matmul(self, a: ArrayLike, b: ArrayLike, /) -> Array: ...
-    def bitwise_and(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def bitwise_or(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def bitwise_xor(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def left_shift(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def right_shift(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def not_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def less(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def less_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def greater(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def greater_equal(self, x1: ArrayLike, x2: ArrayLike, /) -> Array: ...
-    def negative(self, x: ArrayLike, /) -> Array: ...
-    def positive(self, x: ArrayLike, /) -> Array: ...
-    def absolute(self, x: ArrayLike, /) -> Array: ...
-    def invert(self, x: ArrayLike, /) -> Array: ...
-    def conjugate(self, x: ArrayLike, /) -> Array: ...
-    def real(self, val: ArrayLike, /) -> Array: ...
-    def imag(self, val: ArrayLike, /) -> Array: ...
-    def round(self, a: ArrayLike, decimals: int = 0) -> Array: ...
-    def astype(self, x: ArrayLike, dtype: DTypeLike, /) -> Array: ...
-    def reshape(self, a: ArrayLike, shape: int | Sequence[int]) -> Array: ...
-    def transpose(self, a: ArrayLike, axes: Sequence[int] | None = None) -> Array: ...
-    def matrix_transpose(self, x: ArrayLike, /) -> Array: ...
-    def swapaxes(self, a: ArrayLike, axis1: int, axis2: int) -> Array: ...
-    def squeeze(self, a: ArrayLike, axis: Axes = None) -> Array: ...
-    def ravel(self, a: ArrayLike) -> Array: ...
-    def dot(self, a: ArrayLike, b: ArrayLike) -> Array: ...
-    def clip(self, arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array: ...
-    def sum(
-        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
-    ) -> Array: ...
-    def prod(
-        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
-    ) -> Array: ...
-    def mean(
-        self, a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
-    ) -> Array: ...
-    def var(self, a: ArrayLike, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array: ...
-    def std(self, a: ArrayLike, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array: ...
-    def max(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
-    def min(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
-    def all(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
-    def any(self, a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array: ...
-    def argmax(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
-    def argmin(self, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array: ...
-    def getitem(self, x: Array, index: Index, /) -> Array: ...
-    def at(self, x: Array, /) -> Updater: ...
-
+ArrayLike: TypeAlias = methods.Like["Array"]
+IndexPart: TypeAlias = methods.IndexPart["Array"]
+Index: TypeAlias = methods.Index["Array"]
+Updates: TypeAlias = methods.Updates["Array"]
+Updater: TypeAlias = methods.Updater["Array"]
+ArrayMethods: TypeAlias = methods.ArrayMethods["Array"]
+Axes: TypeAlias = methods.Axes
+UpdateMode: TypeAlias = methods.UpdateMode
 
 METHODS: Final[Injected[ArrayMethods]] = Injected("the meaning of array operators")
 _SCALARS: Final = frozenset({bool, int, float, complex})
@@ -305,9 +114,9 @@ class Array:
             raise TypeError(f"only integer arrays without axes can be an index, got {self.aval}")
         return int(self.concrete(TracerIntegerConversionError).item())
 
-    def item(self, *index: int) -> Scalar:
+    def item(self, *args: int) -> Scalar:
         """One element as a Python scalar; without arguments, that of an array of size 1."""
-        out: Scalar = self.concrete(ConcretizationError).item(*index)
+        out: Scalar = self.concrete(ConcretizationError).item(*args)
         return out
 
     def tolist(self) -> object:
@@ -351,6 +160,15 @@ class Array:
     def at(self) -> Updater:
         """`x.at[index]`: updates at an index, each of which gives a new array."""
         return METHODS.value.at(self)
+
+    def __contains__(self, item: ArrayLike) -> bool:
+        """Whether an element equals `item`, a number."""
+        return bool(METHODS.value.equal(self, item).any())
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ArrayMethods:
+        """`tracefx.numpy`, as the array API asks for it."""
+        del api_version
+        return METHODS.value
 
     def __setitem__(self, index: Index, value: object) -> NoReturn:
         raise TypeError(
@@ -438,19 +256,15 @@ class Array:
         return METHODS.value.right_shift(other, self) if is_arraylike(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        methods = METHODS.value
+        means = METHODS.value
         return (
-            (methods.floor_divide(self, other), methods.remainder(self, other))
-            if is_arraylike(other)
-            else NotImplemented
+            (means.floor_divide(self, other), means.remainder(self, other)) if is_arraylike(other) else NotImplemented
         )
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        methods = METHODS.value
+        means = METHODS.value
         return (
-            (methods.floor_divide(other, self), methods.remainder(other, self))
-            if is_arraylike(other)
-            else NotImplemented
+            (means.floor_divide(other, self), means.remainder(other, self)) if is_arraylike(other) else NotImplemented
         )
 
     def __lt__(self, other: ArrayLike) -> Array:
@@ -506,20 +320,26 @@ class Array:
     def imag(self) -> Array:
         return METHODS.value.imag(self)
 
-    def astype(self, dtype: DTypeLike) -> Array:
+    def astype(self, dtype: DTypeLike, copy: bool = False) -> Array:
+        del copy  # arrays never change, so that they share memory does not show
         return METHODS.value.astype(self, dtype)
+
+    def copy(self) -> Array:
+        return METHODS.value.copy(self)
 
     def conj(self) -> Array:
         return METHODS.value.conjugate(self)
 
-    def reshape(self, *shape: int | Sequence[int]) -> Array:
-        return METHODS.value.reshape(self, _variadic(shape))
+    conjugate = conj
 
-    def transpose(self, *axes: int | Sequence[int]) -> Array:
-        return METHODS.value.transpose(self, _variadic(axes) if axes else None)
+    def reshape(self, *args: int | Sequence[int], order: str = "C") -> Array:
+        return METHODS.value.reshape(self, _variadic(args), order)
 
-    def ravel(self) -> Array:
-        return METHODS.value.ravel(self)
+    def transpose(self, *args: int | Sequence[int]) -> Array:
+        return METHODS.value.transpose(self, _variadic(args) if args else None)
+
+    def ravel(self, order: str = "C") -> Array:
+        return METHODS.value.ravel(self, order)
 
     flatten = ravel
 
@@ -529,47 +349,148 @@ class Array:
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         return METHODS.value.swapaxes(self, axis1, axis2)
 
-    def dot(self, b: ArrayLike) -> Array:
-        return METHODS.value.dot(self, b)
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        return METHODS.value.diagonal(self, offset, axis1, axis2)
+
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array:
+        return METHODS.value.trace(self, offset, axis1, axis2, dtype, out)
+
+    def repeat(
+        self, repeats: int | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
+    ) -> Array:
+        return METHODS.value.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+
+    def take(
+        self,
+        indices: ArrayLike,
+        axis: int | None = None,
+        out: None = None,
+        mode: str | None = None,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+        fill_value: Scalar | None = None,
+    ) -> Array:
+        promises = unique_indices, indices_are_sorted
+        return METHODS.value.take(self, indices, axis, out, mode, *promises, fill_value)
+
+    def dot(
+        self, b: ArrayLike, *, precision: str | None = None, preferred_element_type: DTypeLike | None = None
+    ) -> Array:
+        return METHODS.value.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
         return METHODS.value.clip(self, min, max)
 
-    def round(self, decimals: int = 0) -> Array:
-        return METHODS.value.round(self, decimals)
+    def round(self, decimals: int = 0, out: None = None) -> Array:
+        return METHODS.value.round(self, decimals, out)
 
-    def sum(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.sum(self, axis, dtype, keepdims=keepdims)
+    def sum(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+        promote_integers: bool = True,
+    ) -> Array:
+        return METHODS.value.sum(self, axis, dtype, out, keepdims, initial, where, promote_integers)
 
-    def prod(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.prod(self, axis, dtype, keepdims=keepdims)
+    def prod(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+        promote_integers: bool = True,
+    ) -> Array:
+        return METHODS.value.prod(self, axis, dtype, out, keepdims, initial, where, promote_integers)
 
-    def mean(self, axis: Axes = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.mean(self, axis, dtype, keepdims=keepdims)
+    def mean(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        return METHODS.value.mean(self, axis, dtype, out, keepdims, where=where)
 
-    def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
-        return METHODS.value.var(self, axis, ddof=ddof, keepdims=keepdims)
+    def var(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        ddof: int = 0,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike | None = None,
+        correction: int | float | None = None,
+    ) -> Array:
+        return METHODS.value.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
-    def std(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Array:
-        return METHODS.value.std(self, axis, ddof=ddof, keepdims=keepdims)
+    def std(
+        self,
+        axis: Axes = None,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        ddof: int = 0,
+        keepdims: bool = False,
+        *,
+        where: ArrayLike | None = None,
+        correction: int | float | None = None,
+    ) -> Array:
+        return METHODS.value.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
-    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.max(self, axis, keepdims=keepdims)
+    def max(
+        self,
+        axis: Axes = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        return METHODS.value.max(self, axis, out, keepdims, initial, where)
 
-    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.min(self, axis, keepdims=keepdims)
+    def min(
+        self,
+        axis: Axes = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        return METHODS.value.min(self, axis, out, keepdims, initial, where)
 
-    def all(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.all(self, axis, keepdims=keepdims)
+    def ptp(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
+        return METHODS.value.ptp(self, axis, out, keepdims)
 
-    def any(self, axis: Axes = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.any(self, axis, keepdims=keepdims)
+    def all(
+        self, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    ) -> Array:
+        return METHODS.value.all(self, axis, out, keepdims, where=where)
 
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.argmax(self, axis, keepdims=keepdims)
+    def any(
+        self, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    ) -> Array:
+        return METHODS.value.any(self, axis, out, keepdims, where=where)
 
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return METHODS.value.argmin(self, axis, keepdims=keepdims)
+    def argmax(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+        return METHODS.value.argmax(self, axis, out, keepdims)
+
+    def argmin(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+        return METHODS.value.argmin(self, axis, out, keepdims)
+
+    def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+        return METHODS.value.cumsum(self, axis, dtype, out)
+
+    def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+        return METHODS.value.cumprod(self, axis, dtype, out)
 
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:

@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 from tracefx.core.array import Array as ndarray
-from tracefx.core.dtypes import finfo, iinfo
 from tracefx.numpy.closeness import (
     allclose,
     array_equal,
@@ -50,6 +49,22 @@ from tracefx.numpy.joining import (
     stack,
     vstack,
 )
+from tracefx.numpy.kinds import (
+    complexfloating,
+    finfo,
+    floating,
+    generic,
+    iinfo,
+    inexact,
+    integer,
+    isdtype,
+    issubdtype,
+    number,
+    promote_types,
+    result_type,
+    signedinteger,
+    unsignedinteger,
+)
 from tracefx.numpy.linear import (
     dot,
     inner,
@@ -84,9 +99,6 @@ from tracefx.numpy.logic import (
     right_shift,
 )
 from tracefx.numpy.padding import pad
-from tracefx.numpy.promoting import (
-    result_type,
-)
 from tracefx.numpy.reductions import (
     all,
     amax,
@@ -140,6 +152,7 @@ from tracefx.numpy.shapes import (
     astype,
     atleast_1d,
     atleast_2d,
+    atleast_3d,
     broadcast_arrays,
     broadcast_to,
     expand_dims,
@@ -342,7 +355,18 @@ __all__ = [
     "logical_xor",
     "not_equal",
     "right_shift",
+    "complexfloating",
+    "floating",
+    "generic",
+    "inexact",
+    "integer",
+    "isdtype",
+    "issubdtype",
+    "number",
+    "promote_types",
     "result_type",
+    "signedinteger",
+    "unsignedinteger",
     "all",
     "amax",
     "amin",
@@ -364,6 +388,7 @@ __all__ = [
     "astype",
     "atleast_1d",
     "atleast_2d",
+    "atleast_3d",
     "broadcast_arrays",
     "broadcast_to",
     "expand_dims",

@@ -21,7 +21,8 @@ from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, from_numpy
-from tracefx.numpy.promoting import dtype_of, inexact_dtype, operand, promoted, result_type, retyped, to_type
+from tracefx.numpy.kinds import result_type
+from tracefx.numpy.promoting import dtype_of, inexact_dtype, no_out, operand, promoted, retyped, to_type
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.numpy.ufuncs import choose, like
@@ -67,12 +68,13 @@ def asarray(a: Nested, dtype: DTypeLike | None = None, order: str | None = None,
     return array(a, dtype, copy=bool(copy), order=order)
 
 
-def copy(a: ArrayLike) -> Array:
-    """`a` as an array. Arrays never change, so memory may be shared.
+def copy(a: ArrayLike, order: str | None = None) -> Array:
+    """`a` as an array. Arrays never change, so memory may be shared; they have one `order`.
 
     >>> copy(np.arange(2))
     Array([0, 1], dtype=int32)
     """
+    del order
     return as_array(operand(a, "copy: a"))
 
 
@@ -349,7 +351,7 @@ def linspace(
     return out, basis.full(ShapedArray((), computed), math.nan)
 
 
-def meshgrid(*xi: ArrayLike, sparse: bool = False, indexing: str = "xy") -> list[Array]:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of the grid spanned by vectors: the result `i` varies along the axis of vector `i`.
 
     With `indexing="xy"` the first two axes are swapped; with `sparse` the axes along which nothing varies have size 1.
@@ -357,6 +359,7 @@ def meshgrid(*xi: ArrayLike, sparse: bool = False, indexing: str = "xy") -> list
     >>> [a.tolist() for a in meshgrid(np.arange(2), np.arange(2), indexing="ij")]
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
+    del copy  # arrays never change, so that they share memory does not show
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
     vectors = [operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
@@ -497,10 +500,18 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
 
 
-def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Array:
+def trace(
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+) -> Array:
     """The sum of diagonal `offset` of the matrices along two axes.
 
     >>> trace(np.eye(3))
     Array(3., dtype=float32)
     """
+    no_out("trace", out)
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)

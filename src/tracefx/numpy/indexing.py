@@ -24,7 +24,7 @@ from tracefx.core.handler import CURRENT, ROOT, as_array, bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import array
-from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
+from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
 from tracefx.numpy.ufuncs import choose, like, remainder
 from tracefx.ops import basis, comparison, elementwise, shape
 from tracefx.ops.cutting import Slice
@@ -331,18 +331,22 @@ def take(
     a: ArrayLike,
     indices: ArrayLike,
     axis: int | None = None,
-    *,
+    out: None = None,
     mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
     fill_value: Scalar | None = None,
 ) -> Array:
     """The elements of `a` at `indices` along `axis`, or of the flattened array.
 
     An index out of bounds gives `fill_value` (`mode="fill"`, the default; NaN or the dtype's extreme unless given), the
-    nearest element ("clip"), or counts on from the other end ("wrap").
+    nearest element ("clip"), or counts on from the other end ("wrap"). `unique_indices` and `indices_are_sorted` are
+    promises that the compiler may use.
 
     >>> take(array([5.0, 6.0, 7.0]), array([2, 0, 9])).tolist()
     [7.0, 5.0, nan]
     """
+    no_out("take", out)
     x = as_array(operand(a, "take: a"))
     if axis is None:
         x, along = basis.reshape(x, (x.aval.size,)), 0
@@ -359,7 +363,8 @@ def take(
         start_index_map=(along,),
     )
     windows = [1 if i == along else n for i, n in enumerate(x.aval.shape)]
-    return gather(x, columns, numbers, windows, mode=how, fill_value=fill_value)
+    promises = {"unique_indices": unique_indices, "indices_are_sorted": indices_are_sorted}
+    return gather(x, columns, numbers, windows, **promises, mode=how, fill_value=fill_value)
 
 
 def take_along_axis(

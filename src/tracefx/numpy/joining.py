@@ -11,7 +11,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import converted, operand, retyped
+from tracefx.numpy.promoting import converted, no_out, operand, retyped
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import basis, shape
 from tracefx.ops.static import axis_of, static_int, static_ints
@@ -63,12 +63,13 @@ def _same(name: str, values: Sequence[Value], axis: int | None) -> None:
             raise ValueError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
 
 
-def stack(arrays: Arrays, axis: int = 0, dtype: DTypeLike | None = None) -> Array:
+def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
     """`arrays`, all of one shape, along a new axis. ValueError for none at all and where shapes differ.
 
     >>> stack([np.arange(2), np.arange(2)], axis=1).tolist()
     [[0, 0], [1, 1]]
     """
+    no_out("stack", out)
     values = _operands("stack", arrays, dtype)
     _same("stack", values, None)
     return shape.stack(values, axis_of("stack", axis, values[0].aval.ndim + 1))

@@ -16,7 +16,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import broadcast_shapes, converted, retyped
+from tracefx.numpy.promoting import broadcast_shapes, converted, no_out, retyped
 from tracefx.numpy.ufuncs import conjugate, multiply
 from tracefx.ops import basis, contraction
 from tracefx.ops.contraction import DotGeneral, PrecisionLike
@@ -83,7 +83,6 @@ def _product(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
-    /,
     *,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
@@ -196,13 +195,14 @@ def inner(
     return as_array(retyped(_contract("inner", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
-def outer(a: ArrayLike, b: ArrayLike) -> Array:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of `a` and one of `b`: `f32[m]` and `f32[n]` give `f32[m, n]`.
 
     >>> import numpy as np
     >>> outer(np.arange(2), np.arange(3)).tolist()
     [[0, 0, 0], [0, 1, 2]]
     """
+    no_out("outer", out)
     x, y = converted("outer", a, b)
     m, n = x.aval.size, y.aval.size
     return multiply(

@@ -9,7 +9,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import all_numeric, broadcast_shapes, operand, pair
+from tracefx.numpy.promoting import all_numeric, broadcast_shapes, no_out, operand, pair
 from tracefx.numpy.ufuncs import choose, like, python_zero
 from tracefx.ops import bitwise, comparison, magnitude
 from tracefx.ops import complex as complex_numbers
@@ -228,22 +228,22 @@ def isinf(x: ArrayLike, /) -> Array:
     return comparison.eq(magnitude.abs(value), like(value, math.inf))
 
 
-def isposinf(x: ArrayLike, /) -> Array:
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether `x` is infinite and positive. TypeError for complex numbers.
 
     >>> isposinf(math.inf)
     Array(True, dtype=bool)
     """
-    return _is(math.inf, "isposinf", x)
+    return _is(math.inf, "isposinf", x, out)
 
 
-def isneginf(x: ArrayLike, /) -> Array:
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether `x` is infinite and negative. TypeError for complex numbers.
 
     >>> isneginf(math.inf)
     Array(False, dtype=bool)
     """
-    return _is(-math.inf, "isneginf", x)
+    return _is(-math.inf, "isneginf", x, out)
 
 
 def isfinite(x: ArrayLike, /) -> Array:
@@ -262,7 +262,8 @@ def _all(x: Value, fill: bool) -> Array:
     return full(ShapedArray(x.aval.shape, dtypes.bool_), fill)
 
 
-def _is(infinity: float, name: str, x: ArrayLike) -> Array:
+def _is(infinity: float, name: str, x: ArrayLike, out: None) -> Array:
+    no_out(name, out)
     value = operand(x, f"{name}: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"{name} is not defined for complex numbers, got {value.aval}")

@@ -171,6 +171,12 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
     return tuple(sizes)
 
 
+def no_out(name: str, out: object) -> None:
+    """Refuses the argument `out` of NumPy's functions, an array to write to, by TypeError."""
+    if out is not None:
+        raise TypeError(f"{name}: out must be None, since arrays never change; use what the function returns")
+
+
 def operand(x: ArrayLike, what: str) -> Value:
     """`x` as a value; TypeError that calls it `what` unless it is an array or a number."""
     return as_value(x, what)
@@ -245,14 +251,3 @@ def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:
         return dtypes.canonicalize(dtypes.as_dtype(x.dtype, f"the dtype of {what}")), False
     aval = as_value(x, what).aval
     return aval.dtype, aval.weak_type
-
-
-def result_type(*args: ArrayLike) -> DType:
-    """The dtype in which the arguments meet.
-
-    >>> result_type(2, 3.5)
-    dtype('float32')
-    """
-    if not args:
-        raise ValueError("result_type takes at least one argument")
-    return dtypes.canonicalize(promote([dtype_of(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0])

@@ -23,7 +23,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
 from tracefx.numpy.logic import truth
-from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, no_out, operand, retyped, to_type
 from tracefx.numpy.ufuncs import choose, conjugate, like
 from tracefx.ops import arithmetic, comparison, cumulative, elementwise, powers, reduction, transcendental
 from tracefx.ops import complex as complex_numbers
@@ -81,6 +81,8 @@ def _accumulated(
     a: ArrayLike,
     axis: Axes,
     dtype: DTypeLike | None,
+    promote_integers: bool,
+    out: None,
     keepdims: bool,
     initial: ArrayLike | None,
     where: ArrayLike | None,
@@ -91,15 +93,19 @@ def _accumulated(
     """A sum or product: in the dtype asked for, or one wide enough for integers."""
     x = operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
+    no_out(name, out)
     plain = dtype is None and initial is None and where is None and not keepdims
     if plain and x.aval.dtype in _SUMMED_AS_THEY_ARE and not x.aval.weak_type:
         return reduce(x, over)
-    result = _accumulator(x.aval.dtype) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+    if dtype is not None:
+        result = dtypes.as_dtype(dtype, f"{name}: dtype")
+    else:
+        result = _accumulator(x.aval.dtype) if promote_integers else x.aval.dtype
     x = retyped(x, dtypes.float32 if result in _NARROW else result)
-    out = reduce(_masked(name, x, where, identity), over)
+    total = reduce(_masked(name, x, where, identity), over)
     if initial is not None:
-        out = combine(_scalar(name, initial, x.aval.dtype), out)
-    return as_array(retyped(_kept(out, _shape(x, where), over, keepdims), result))
+        total = combine(_scalar(name, initial, x.aval.dtype), total)
+    return as_array(retyped(_kept(total, _shape(x, where), over, keepdims), result))
 
 
 def _shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
@@ -120,40 +126,45 @@ def sum(
     a: ArrayLike,
     axis: Axes = None,
     dtype: DTypeLike | None = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Array:
-    """The sum over `axis`; integers and bools are added in the default integer dtype or their own if that is wider.
+    """The sum over `axis`; integers and bools are added in the default integer dtype or their own if that is wider,
+    and in their own with `promote_integers=False`.
 
     >>> sum(np.ones((2, 3)), axis=1)
     Array([3., 3.], dtype=float32)
     """
-    return _accumulated("sum", a, axis, dtype, keepdims, initial, where, reduce_sum, elementwise.add, 0)
+    how = dtype, promote_integers, out, keepdims, initial, where
+    return _accumulated("sum", a, axis, *how, reduce_sum, elementwise.add, 0)
 
 
 def prod(
     a: ArrayLike,
     axis: Axes = None,
     dtype: DTypeLike | None = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Array:
     """The product over `axis`, in a dtype as for `sum`.
 
     >>> prod(np.arange(1, 5))
     Array(24, dtype=int32)
     """
-    return _accumulated("prod", a, axis, dtype, keepdims, initial, where, reduction.reduce_prod, arithmetic.mul, 1)
+    how = dtype, promote_integers, out, keepdims, initial, where
+    return _accumulated("prod", a, axis, *how, reduction.reduce_prod, arithmetic.mul, 1)
 
 
 def max(
     a: ArrayLike,
     axis: Axes = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -163,13 +174,13 @@ def max(
     >>> max(np.arange(6).reshape(2, 3), axis=1)
     Array([2, 5], dtype=int32)
     """
-    return _extreme("max", a, axis, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
+    return _extreme("max", a, axis, out, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
 
 
 def min(
     a: ArrayLike,
     axis: Axes = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
@@ -179,13 +190,14 @@ def min(
     >>> min(np.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
     """
-    return _extreme("min", a, axis, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
+    return _extreme("min", a, axis, out, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
 
 
 def _extreme(
     name: str,
     a: ArrayLike,
     axis: Axes,
+    out: None,
     keepdims: bool,
     initial: ArrayLike | None,
     where: ArrayLike | None,
@@ -194,6 +206,7 @@ def _extreme(
 ) -> Array:
     x = operand(a, f"{name}: a")
     x = retyped(x, x.aval.dtype)
+    no_out(name, out)
     over = axes(name, axis, x.aval.ndim)
     if initial is None:
         if where is not None:
@@ -202,10 +215,10 @@ def _extreme(
             raise ValueError(
                 f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result in that case"
             )
-    out = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
+    found = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
     if initial is not None:
-        out = combine(_scalar(name, initial, x.aval.dtype), out)
-    return _kept(out, _shape(x, where), over, keepdims)
+        found = combine(_scalar(name, initial, x.aval.dtype), found)
+    return _kept(found, _shape(x, where), over, keepdims)
 
 
 def _lowest(dtype: DType, least: bool) -> Scalar:
@@ -219,42 +232,55 @@ def _lowest(dtype: DType, least: bool) -> Scalar:
     return complex(end, end) if dtypes.is_complex(dtype) else end
 
 
-def ptp(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
+def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
     """The distance from the least to the greatest element.
 
     >>> ptp(np.arange(5))
     Array(4, dtype=int32)
     """
+    no_out("ptp", out)
     return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-def all(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+def all(
+    a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
     """Whether every element is true (differs from 0).
 
     >>> all(np.array([1, 2, 0]))
     Array(False, dtype=bool)
     """
-    return _truth("all", a, axis, keepdims, where, reduction.reduce_and, True)
+    return _truth("all", a, axis, out, keepdims, where, reduction.reduce_and, True)
 
 
-def any(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+def any(
+    a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+) -> Array:
     """Whether an element is true (differs from 0).
 
     >>> any(np.array([1, 2, 0]))
     Array(True, dtype=bool)
     """
-    return _truth("any", a, axis, keepdims, where, reduction.reduce_or, False)
+    return _truth("any", a, axis, out, keepdims, where, reduction.reduce_or, False)
 
 
 def _truth(
-    name: str, a: ArrayLike, axis: Axes, keepdims: bool, where: ArrayLike | None, reduce: Reduce, identity: bool
+    name: str,
+    a: ArrayLike,
+    axis: Axes,
+    out: None,
+    keepdims: bool,
+    where: ArrayLike | None,
+    reduce: Reduce,
+    identity: bool,
 ) -> Array:
+    no_out(name, out)
     x = retyped(operand(a, f"{name}: a"), dtypes.bool_)
     over = axes(name, axis, x.aval.ndim)
     return _kept(reduce(_masked(name, x, where, identity), over), _shape(x, where), over, keepdims)
 
 
-def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
     """How many elements differ from 0.
 
     >>> count_nonzero(np.array([1, 2, 0]))
@@ -263,7 +289,7 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     return sum(truth(a, "count_nonzero: a"), axis, keepdims=keepdims)
 
 
-def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the greatest element along `axis` is, the first of several; without `axis`, in the flattened array.
 
     ValueError if there is none.
@@ -271,10 +297,10 @@ def argmax(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     >>> argmax(np.array([1, 3, 3]))
     Array(1, dtype=int32)
     """
-    return _place("argmax", a, axis, keepdims, reduction.argmax)
+    return _place("argmax", a, axis, out, bool(keepdims), reduction.argmax)
 
 
-def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the least element along `axis` is, the first of several; without `axis`, in the flattened array.
 
     ValueError if there is none.
@@ -282,12 +308,18 @@ def argmin(a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> 
     >>> argmin(np.array([3, 1, 1]))
     Array(1, dtype=int32)
     """
-    return _place("argmin", a, axis, keepdims, reduction.argmin)
+    return _place("argmin", a, axis, out, bool(keepdims), reduction.argmin)
 
 
 def _place(
-    name: str, a: ArrayLike, axis: int | None, keepdims: bool, find: Callable[[ArrayLike, int, DTypeLike], Array]
+    name: str,
+    a: ArrayLike,
+    axis: int | None,
+    out: None,
+    keepdims: bool,
+    find: Callable[[ArrayLike, int, DTypeLike], Array],
 ) -> Array:
+    no_out(name, out)
     x = operand(a, f"{name}: a")
     shape = x.aval.shape
     along = 0 if axis is None else axis_of(name, axis, len(shape))
@@ -295,8 +327,8 @@ def _place(
         x = reshape(x, (x.aval.size,))
     if x.aval.shape[along] == 0:
         raise ValueError(f"{name} of no elements: {ShapedArray(shape, x.aval.dtype)} along axis {axis}")
-    out = find(x, along, dtypes.default_int())
-    return _kept(out, shape, range(len(shape)) if axis is None else (along,), keepdims)
+    place = find(x, along, dtypes.default_int())
+    return _kept(place, shape, range(len(shape)) if axis is None else (along,), keepdims)
 
 
 # ------------------------------------------------------------------ means and variances
@@ -327,8 +359,9 @@ def mean(
     a: ArrayLike,
     axis: Axes = None,
     dtype: DTypeLike | None = None,
-    *,
+    out: None = None,
     keepdims: bool = False,
+    *,
     where: ArrayLike | None = None,
 ) -> Array:
     """The mean over `axis`, a float or complex number unless `dtype` says otherwise; NaN of no elements.
@@ -336,6 +369,7 @@ def mean(
     >>> mean(np.arange(4))
     Array(1.5, dtype=float32)
     """
+    no_out("mean", out)
     x = operand(a, "mean: a")
     over = axes("mean", axis, x.aval.ndim)
     result = _mean_dtype("mean", x, dtype)
@@ -348,17 +382,24 @@ def var(
     a: ArrayLike,
     axis: Axes = None,
     dtype: DTypeLike | None = None,
-    *,
+    out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: int | float | None = None,
 ) -> Array:
-    """The variance over `axis`: the mean of `abs(a - mean(a))**2`, with `n - ddof` in place of `n`; NaN where that
-    is not positive.
+    """The variance over `axis`: the mean of `abs(a - mean)**2`, with `n - ddof` in place of `n`; NaN where that is
+    not positive. `mean`, the mean with its axes kept, is computed unless it is given; `correction` is another name of
+    `ddof`.
 
     >>> var(np.arange(4))
     Array(1.25, dtype=float32)
     """
+    no_out("var", out)
+    if correction is not None and ddof:
+        raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; give one of them")
     x = operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
     computed = _mean_dtype("var", x, dtype)
@@ -366,13 +407,18 @@ def var(
         raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
     result = dtypes.real_dtype(computed) if dtype is None else computed
     x = retyped(x, _computed(computed))
-    centered = arithmetic.sub(*_spread(x, mean(x, over, keepdims=True, where=where)))
+    middle = (
+        _mean(x, over, keepdims=True, where=where) if mean is None else to_type(mean, x.aval.dtype, what="var: mean")
+    )
+    centered = arithmetic.sub(*_spread(x, middle))
     if dtypes.is_complex(x.aval.dtype):
         squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
     else:
         squares = powers.square(centered)
     total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(_count("var", squares, over, where, keepdims), like(squares, float(ddof)))
+    count = arithmetic.sub(
+        _count("var", squares, over, where, keepdims), like(squares, float(ddof if correction is None else correction))
+    )
     quotient = arithmetic.div(total, count)
     positive = comparison.gt(count, like(squares, 0.0))
     nan = like(squares, math.nan)
@@ -390,17 +436,20 @@ def std(
     a: ArrayLike,
     axis: Axes = None,
     dtype: DTypeLike | None = None,
-    *,
+    out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
+    *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: int | float | None = None,
 ) -> Array:
     """The standard deviation over `axis`: the square root of `var`.
 
     >>> std(np.array([1.0, 3.0]))
     Array(1., dtype=float32)
     """
-    return transcendental.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+    return transcendental.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 
 
 @overload
@@ -457,21 +506,23 @@ def average(
 # ------------------------------------------------------------------ sums and products so far
 
 
-def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """For each element the sum of it and all before it along `axis`, or in the flattened array. Bools are counted.
 
     >>> cumsum(np.arange(4)).tolist()
     [0, 1, 3, 6]
     """
+    no_out("cumsum", out)
     return _so_far("cumsum", a, axis, dtype, cumulative.cumsum)
 
 
-def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Array:
+def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """For each element the product of it and all before it along `axis`, or in the flattened array.
 
     >>> cumprod(np.arange(1, 5)).tolist()
     [1, 2, 6, 24]
     """
+    no_out("cumprod", out)
     return _so_far("cumprod", a, axis, dtype, cumulative.cumprod)
 
 
@@ -491,3 +542,4 @@ def _so_far(
 
 amax = max
 amin = min
+_mean = mean  # `var` has an argument of that name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import SupportsIndex, overload
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def some_axes(name: str, axis: Axes, ndim: int, argument: str = "axis") -> tuple
 # ------------------------------------------------------------------ reshaping
 
 
-def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C") -> Array:
+def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """The elements of `a` in another shape of the same size, one of whose sizes may be -1: the one that fits.
 
     `order="F"` reads and writes elements with the first axis changing fastest. Raises TypeError if a size is not known
@@ -57,6 +57,7 @@ def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C") -> Array:
     >>> reshape(np.arange(6), (2, -1)).shape
     (2, 3)
     """
+    del copy  # arrays never change, so that they share memory does not show
     x = operand(a, "reshape: a")
     sizes = _with_rest(x, shape)
     if order == "C":
@@ -117,7 +118,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
 
 
-def astype(x: ArrayLike, dtype: DTypeLike | None, /) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False) -> Array:
     """`x` with its elements converted to `dtype`, None meaning the default float.
 
     Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
@@ -125,6 +126,7 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /) -> Array:
     >>> astype(2.7, "int32")
     Array(2, dtype=int32)
     """
+    del copy  # arrays never change, so that they share memory does not show
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "astype: dtype")
     return as_array(retyped(operand(x, "astype: x"), new))
 
@@ -145,7 +147,13 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return basis.transpose(x, order)
 
 
-permute_dims = transpose
+def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
+    """`transpose`, by its name in the array API: `a` with its axes in the order `axes`.
+
+    >>> permute_dims(np.zeros((2, 3, 5)), (2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    return transpose(a, axes)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -325,25 +333,54 @@ def _stretched(times: Sequence[int], total: int, x: Value, axis: int) -> Shape:
     return (*out[:-1], out[-1] + total - sum(out)) if out else ()
 
 
-def atleast_1d(x: ArrayLike, /) -> Array:
-    """`x`, a scalar as `f32[1]`.
+@overload
+def atleast_1d(ary: ArrayLike, /) -> Array: ...
+@overload
+def atleast_1d(*arys: ArrayLike) -> Array | list[Array]: ...
+def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
+    """The argument, a scalar as `f32[1]`; of several arguments a list.
 
     >>> atleast_1d(2.0).shape
     (1,)
     """
-    value = operand(x, "atleast_1d: x")
-    return as_array(value) if value.aval.ndim else basis.reshape(value, (1,))
+    return _one_or_all([_at_least(1, operand(x, "atleast_1d: x")) for x in arys])
 
 
-def atleast_2d(x: ArrayLike, /) -> Array:
-    """`x` with axes of size 1 in front up to two.
+@overload
+def atleast_2d(ary: ArrayLike, /) -> Array: ...
+@overload
+def atleast_2d(*arys: ArrayLike) -> Array | list[Array]: ...
+def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
+    """The argument with axes of size 1 in front up to two; of several arguments a list.
 
     >>> atleast_2d(np.zeros(3)).shape
     (1, 3)
     """
-    value = operand(x, "atleast_2d: x")
-    missing = max(0, 2 - value.aval.ndim)
-    return shape.expand_dims(value, range(missing))
+    return _one_or_all([_at_least(2, operand(x, "atleast_2d: x")) for x in arys])
+
+
+@overload
+def atleast_3d(ary: ArrayLike, /) -> Array: ...
+@overload
+def atleast_3d(*arys: ArrayLike) -> Array | list[Array]: ...
+def atleast_3d(*arys: ArrayLike) -> Array | list[Array]:
+    """The argument as `f32[1, n, 1]` if it is a vector, as `f32[n, m, 1]` if it is a matrix; of several a list.
+
+    >>> atleast_3d(np.zeros(3)).shape
+    (1, 3, 1)
+    """
+    values = [operand(x, "atleast_3d: x") for x in arys]
+    return _one_or_all(
+        [_at_least(3, shape.expand_dims(x, [x.aval.ndim]) if 0 < x.aval.ndim < 3 else x) for x in values]
+    )
+
+
+def _at_least(ndim: int, x: Value) -> Array:
+    return shape.expand_dims(x, range(max(0, ndim - x.aval.ndim)))
+
+
+def _one_or_all(found: list[Array]) -> Array | list[Array]:
+    return found[0] if len(found) == 1 else found
 
 
 def ndim(a: ArrayLike) -> int:

@@ -26,6 +26,7 @@ from tracefx.numpy.promoting import (
     broadcast_shapes,
     inexact,
     literal,
+    no_out,
     numeric,
     operand,
     pair,
@@ -385,7 +386,7 @@ def ceil(x: ArrayLike, /) -> Array:
     return rounding.ceil(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
 
 
-def trunc(x: ArrayLike, /) -> Array:
+def trunc(x: ArrayLike) -> Array:
     """`x` without its fraction; integers stay as they are.
 
     >>> trunc(-1.5)
@@ -408,7 +409,7 @@ def rint(x: ArrayLike, /) -> Array:
     return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
 
 
-def round(a: ArrayLike, decimals: int = 0) -> Array:
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """`a` rounded to a number of decimals, of two nearest the even one.
 
     Negative `decimals` round to tens, hundreds and so on; an integer that is rounded beyond its dtype wraps around.
@@ -418,6 +419,7 @@ def round(a: ArrayLike, decimals: int = 0) -> Array:
     >>> round(np.array([1250, 1350, -49]), -2).tolist()
     [1200, 1400, 0]
     """
+    no_out("round", out)
     value = operand(a, "round: a")
     dtype = value.aval.dtype
     decimals = operator.index(decimals)

@@ -153,13 +153,14 @@ class Reshape(LinearOperation):
         return builder.emit("stablehlo.reshape", operands, [out])[0]
 
 
-def reshape(operand: ArrayLike, new_sizes: Sequence[int]) -> Array:
-    """The elements of `operand`, in row-major order, in another shape of the same size.
+def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
+    """The elements of `operand`, in row-major order, in another shape of the same size; transposed first to the order
+    of axes `dimensions`, if that is given.
 
     >>> reshape(np.arange(6), (2, 3)).shape
     (2, 3)
     """
-    x = as_value(operand)
+    x = as_value(operand) if dimensions is None else transpose(operand, dimensions)
     sizes = static_shape("reshape", new_sizes, "new_sizes")
     return as_array(x) if x.aval.shape == sizes else bind1(_reshape(sizes), x)
 

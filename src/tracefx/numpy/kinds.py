@@ -1,0 +1,135 @@
+"""Questions about dtypes: their limits, of which kind they are, in which one they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DType, DTypeLike, Kind
+from tracefx.core.literal import Literal
+from tracefx.core.promotion import promote
+from tracefx.numpy.promoting import dtype_of
+
+if TYPE_CHECKING:
+    import ml_dtypes
+
+AbstractType: TypeAlias = "type[np.generic]"
+"""A kind of dtypes, named by NumPy's class of their numbers: `np.floating`, `np.integer` and the like."""
+
+generic: Final = np.generic
+number: Final = np.number
+inexact: Final = np.inexact
+floating: Final = np.floating
+complexfloating: Final = np.complexfloating
+integer: Final = np.integer
+signedinteger: Final = np.signedinteger
+unsignedinteger: Final = np.unsignedinteger
+
+_KINDS: Final[Mapping[type, frozenset[Kind]]] = MappingProxyType(
+    {
+        generic: frozenset(Kind),
+        number: frozenset(Kind) - {Kind.BOOL},
+        inexact: frozenset({Kind.FLOAT, Kind.COMPLEX}),
+        floating: frozenset({Kind.FLOAT}),
+        complexfloating: frozenset({Kind.COMPLEX}),
+        integer: frozenset({Kind.SIGNED, Kind.UNSIGNED}),
+        signedinteger: frozenset({Kind.SIGNED}),
+        unsignedinteger: frozenset({Kind.UNSIGNED}),
+    }
+)
+_NAMES: Final[Mapping[str, frozenset[Kind]]] = MappingProxyType(
+    {
+        "bool": frozenset({Kind.BOOL}),
+        "signed integer": frozenset({Kind.SIGNED}),
+        "unsigned integer": frozenset({Kind.UNSIGNED}),
+        "integral": frozenset({Kind.SIGNED, Kind.UNSIGNED}),
+        "real floating": frozenset({Kind.FLOAT}),
+        "complex floating": frozenset({Kind.COMPLEX}),
+        "numeric": frozenset(Kind) - {Kind.BOOL},
+    }
+)
+
+
+def _type(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
+    """The dtype and weak type that an argument has or says."""
+    if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
+        return dtype_of(x, what)
+    return dtypes.as_dtype(x, what), x in (int, float, complex)
+
+
+def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
+    """The limits of a float dtype, of a complex dtype's parts, or of an array's dtype; TypeError for others.
+
+    >>> float(finfo("bfloat16").eps)
+    0.0078125
+    """
+    return dtypes.finfo(_type(dtype, "finfo: dtype")[0])
+
+
+def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
+    """The limits of an integer dtype, or of an array's dtype; TypeError for others.
+
+    >>> iinfo("int4").min, iinfo(np.int8).max
+    (-8, 127)
+    """
+    return dtypes.iinfo(_type(int_type, "iinfo: int_type")[0])
+
+
+def issubdtype(arg1: DTypeLike | AbstractType, arg2: DTypeLike | AbstractType) -> bool:
+    """Whether the dtype `arg1` is of the kind `arg2`, such as `floating` or `integer`, or is that very dtype.
+
+    >>> issubdtype("bfloat16", floating), issubdtype("int4", floating), issubdtype("int8", np.int8)
+    (True, False, True)
+    """
+    upper = _KINDS.get(arg2) if isinstance(arg2, type) else None
+    lower = _KINDS.get(arg1) if isinstance(arg1, type) else None
+    if lower is not None:
+        return upper is not None and lower <= upper
+    own = dtypes.as_dtype(arg1, "issubdtype: arg1")
+    return own == dtypes.as_dtype(arg2, "issubdtype: arg2") if upper is None else dtypes.kind(own) in upper
+
+
+def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
+    """Whether `dtype` (or an array's) is of a kind, by the names of the array API ("integral", "real floating" and so
+    on), is that very dtype, or either of several. ValueError for an unknown name.
+
+    >>> isdtype("int8", "integral"), isdtype("int8", ("real floating", "bool"))
+    (True, False)
+    """
+    own = _type(dtype, "isdtype: dtype")[0]
+    if isinstance(kind, tuple):
+        return any(isdtype(own, each) for each in kind)
+    if isinstance(kind, str) and kind in _NAMES:
+        return dtypes.kind(own) in _NAMES[kind]
+    try:
+        return own == dtypes.as_dtype(kind, "isdtype: kind")
+    except TypeError as error:
+        raise ValueError(f"isdtype: kind must be a dtype or of {', '.join(map(repr, _NAMES))}, got {kind!r}") from error
+
+
+def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
+    """The dtype in which arrays of two dtypes meet, 64 bits staying 64; `int`, `float` and `complex` give way as
+    Python numbers do.
+
+    Raises TypePromotionError (a TypeError and a ValueError) if they have none in common.
+
+    >>> promote_types("int32", "bfloat16"), promote_types("int8", int)
+    (dtype(bfloat16), dtype('int8'))
+    """
+    return promote([_type(a, "promote_types: a"), _type(b, "promote_types: b")])[0]
+
+
+def result_type(*args: ArrayLike | DTypeLike) -> DType:
+    """The dtype in which the arguments, arrays or dtypes, meet.
+
+    >>> result_type(2, 3.5), result_type("int8", 2)
+    (dtype('float32'), dtype('int8'))
+    """
+    if not args:
+        raise ValueError("result_type takes at least one argument")
+    return dtypes.canonicalize(promote([_type(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0])

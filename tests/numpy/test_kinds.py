@@ -1,0 +1,70 @@
+"""Limits and kinds of dtypes against `jax.numpy`."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+
+ABSTRACT: Final = (
+    *("generic", "number", "inexact", "floating"),
+    *("complexfloating", "integer", "signedinteger", "unsignedinteger"),
+)
+NAMES: Final = ("bool", "int4", "uint8", "int32", "bfloat16", "float8_e4m3fn", "float64", "complex64")
+
+
+def test_limits() -> None:
+    for name in ("bfloat16", "float32", "float64", "complex64"):
+        assert float(fnp.finfo(name).eps) == float(ml_dtypes.finfo(name).eps)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
+    assert fnp.finfo(fnp.ones(2)).bits == fnp.finfo(fnp.float32).bits == fnp.finfo(np.float32).bits == 32
+    assert fnp.iinfo("int4").max == 7
+    assert fnp.iinfo(fnp.arange(2)).max == 2**31 - 1
+    with pytest.raises(TypeError, match="finfo describes float and complex dtypes, got int32"):
+        fnp.finfo("int32")
+    with pytest.raises(TypeError, match="iinfo describes integer dtypes, got float32"):
+        fnp.iinfo(fnp.ones(2))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kinds(name: str) -> None:
+    for kind in ABSTRACT:
+        assert getattr(fnp, kind) is getattr(jnp, kind)
+        assert fnp.issubdtype(name, getattr(fnp, kind)) == jnp.issubdtype(name, getattr(jnp, kind))
+    for other in NAMES:
+        assert fnp.issubdtype(name, other) == jnp.issubdtype(name, other)
+    words = "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric"
+    kinds: Any = (*words, "float32", ("bool", "real floating"))
+    for kind in kinds:
+        assert fnp.isdtype(name, kind) == jnp.isdtype(name, kind)
+        assert fnp.isdtype(fnp.zeros(2, name), kind) == fnp.isdtype(name, kind)
+
+
+def test_abstract_kinds_below_each_other() -> None:
+    for lower in ABSTRACT:
+        for upper in ABSTRACT:
+            assert fnp.issubdtype(getattr(fnp, lower), getattr(fnp, upper)) == np.issubdtype(
+                getattr(np, lower), getattr(np, upper)
+            )
+    with pytest.raises(ValueError, match="kind must be a dtype or of 'bool'"):
+        fnp.isdtype("int8", "whole")
+
+
+def test_where_dtypes_meet() -> None:
+    cases: Any = [("int8", int), ("int8", "uint8"), ("float64", "int32"), (int, "float32"), ("bfloat16", "float16")]
+    for a, b in cases:
+        assert fnp.promote_types(a, b) == jnp.promote_types(a, b)
+    x = np.ones(2, np.float32)
+    for args in (("int8", 2), (fnp.int8, 2.5), (x, "int64"), (x, np.int32(2)), (2, 3), ("bfloat16", x), (int, "int8")):
+        mixed: Any = args
+        assert fnp.result_type(*mixed) == jnp.result_type(*mixed)
+    with fx.enable_x64(True):
+        assert fnp.result_type("float64", 1) == np.float64

@@ -1,0 +1,101 @@
+"""Every function and method takes its arguments as its namesake in JAX does: names, places and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx.lax
+import tracefx.nn
+import tracefx.numpy as fnp
+
+# Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
+# there is nothing yet that they could mean here.
+LACKING: Final = frozenset(
+    {
+        *("device", "out_sharding", "sharding", "to", "axis_index_groups"),
+        *("accuracy", "out_dtype", "wrap_negative_indices", "size"),
+    }
+)
+# Functions that take their arguments otherwise, and why.
+DIFFERENT: Final = {
+    "array": "JAX takes further arguments by place only to warn of them",
+    "pad": "JAX reads the options of every mode from **kwargs; those there are are named",
+    "clip": "JAX lets the array be left out only to say so",
+    "where": "without `x` and `y` it would be nonzero, whose shape isn't static",
+    "einsum": "its overloads take the interleaved form too",
+}
+Parameter = tuple[str, str, str]
+
+
+def parameters(function: Callable[..., object]) -> list[Parameter] | None:
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    out = []
+    for p in found:
+        if p.name in LACKING or p.name.startswith("_"):
+            continue
+        positional_only = p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        out.append(("" if positional_only else p.name, p.kind.name, repr(p.default)))
+    return out
+
+
+def functions(module: ModuleType) -> list[str]:
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    return sorted([n for n in names if inspect.isfunction(getattr(module, n))])
+
+
+MODULES: Final = ((fnp, jax.numpy), (tracefx.lax, jax.lax), (tracefx.nn, jax.nn))
+CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "name"), CASES, ids=[f"{m.__name__}.{n}" for m, _, n in CASES])
+def test_functions(ours: ModuleType, theirs: ModuleType, name: str) -> None:
+    namesake: Any = getattr(theirs, name, None)
+    if namesake is None or isinstance(namesake, jax.numpy.ufunc) or (ours is fnp and name in DIFFERENT):
+        return
+    assert parameters(getattr(ours, name)) == parameters(namesake)
+
+
+def test_there_is_no_stale_exception() -> None:
+    for name in DIFFERENT:
+        assert parameters(getattr(fnp, name)) != parameters(getattr(jax.numpy, name)), name
+
+
+METHODS: Final = sorted(
+    name for name in dir(fnp.ndarray) if not name.startswith("_") and inspect.isfunction(getattr(fnp.ndarray, name))
+)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name: str) -> None:
+    theirs = parameters(getattr(jax.numpy.ones(2), name, print))
+    if name in ("concrete", "block_until_ready") or theirs is None:
+        return
+    assert parameters(getattr(fnp.ones(2), name)) == theirs
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: fnp.sum(fnp.ones(2), out=out),
+        lambda out: fnp.max(fnp.ones(2), 0, out),
+        lambda out: fnp.ones(2).mean(out=out),
+        lambda out: fnp.ones(2).round(1, out),
+        lambda out: fnp.std(fnp.ones(2), out=out),
+        lambda out: fnp.argmax(fnp.ones(2), out=out),
+        lambda out: fnp.stack([fnp.ones(2)], 0, out),
+        lambda out: fnp.take(fnp.ones(2), 0, out=out),
+    ],
+)
+def test_out_is_refused(call: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match="out must be None, since arrays never change"):
+        call(np.zeros(()))
