@@ -28,6 +28,7 @@ ORDER = (
     "tree",
     "numpy",
     "nn",
+    "debug",
     "extend",
     "programs",
     "testing",

@@ -1,5 +1,6 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
+from tracefx import debug as debug
 from tracefx import extend as extend
 from tracefx import lax as lax
 from tracefx import nn as nn
@@ -23,6 +24,9 @@ from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
 from tracefx.programs import check_jaxpr as check_jaxpr
 from tracefx.programs import parse_jaxpr as parse_jaxpr
+from tracefx.transforms.callbacks import effects_barrier as effects_barrier
+from tracefx.transforms.callbacks import io_callback as io_callback
+from tracefx.transforms.callbacks import pure_callback as pure_callback
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put

@@ -99,3 +99,17 @@ class Builder(Protocol):
     ) -> list[Ir]:
         """Add a call of a kernel that the runtime knows by the name `target`."""
         ...
+
+    def host_call(
+        self,
+        function: Callable[..., Sequence[NDArray]],
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        has_side_effect: bool,
+    ) -> list[Ir]:
+        """Add a call of a Python function, which takes and gives NumPy arrays that nobody writes to.
+
+        If the operation that is lowered has ordered effects, it happens after those before it. They reach each other
+        through loops, branches and calls, whose rules need to do nothing about it.
+        """
+        ...

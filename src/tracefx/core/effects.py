@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, final
 
 from attrs import frozen
 from typing_extensions import override
 
 
 class Effect:
-    """Base of all effects. Dead-code elimination keeps an equation whose effects are `observable`."""
+    """Base of all effects. Dead-code elimination keeps an equation whose effects are `observable`.
+
+    Equations with `ordered` effects happen one after the other, in the order of the program, whatever their effects.
+    """
 
     __slots__ = ()
     observable = True
+    ordered = False
 
 
 @frozen
@@ -28,5 +32,34 @@ class NamedAxis(Effect):
         return f"axis {self.name!r}"
 
 
+@final
+@frozen
+class InputOutput(Effect):
+    """The operation does on the host what a program must neither drop nor repeat."""
+
+    ordered: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return "OrderedIO" if self.ordered else "IO"
+
+
+@final
+@frozen
+class Debugging(Effect):
+    """The operation shows what a program does, and so happens as often as what it shows."""
+
+    ordered: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return "OrderedDebug" if self.ordered else "Debug"
+
+
 Effects = frozenset[Effect]
 NO_EFFECTS: Final[Effects] = frozenset()
+
+
+def any_ordered(effects: Effects) -> bool:
+    """Whether what has these effects must keep its place among others that have such."""
+    return any(effect.ordered for effect in effects)

@@ -65,9 +65,13 @@ class Job:
         return compiled
 
     def _compile(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
-        executable = runtime.compile_module(
-            lowered.module, device=runtime.devices()[0], name=self.name, compiler_options=options
-        )
+        device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
+        if functions:
+            executable = runtime.compile_calling_module(
+                module, functions, device=device, name=self.name, compiler_options=options
+            )
+        else:
+            executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
         return Compiled.of(executable, self.plan)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, final
 
 import numpy as np
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Build, Dims, Ir, Region, Text
+from tracefx.core.builder import Attr, Build, Builder, Dims, Ir, Region, Text
 from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
@@ -65,10 +67,11 @@ class Plan:
 @final
 @frozen(eq=False)
 class Lowered:
-    """A module, and whether it calls code by the address that code has in this process."""
+    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions."""
 
     module: runtime.Module
     calls_host: bool
+    host_functions: tuple[runtime.HostFunction, ...]
 
 
 def plan(jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False) -> Plan:
@@ -98,7 +101,7 @@ def lower(plan: Plan, name: str) -> Lowered:
     emitter = Emitter(module)
     places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
     emitter.function("main", plan.computed, _donations(plan.computed, places))
-    return Lowered(module, bool(emitter.targets))
+    return Lowered(module, bool(emitter.targets), tuple(emitter.host_functions))
 
 
 def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
@@ -132,14 +135,23 @@ class Node:
 
 @final
 class Emitter:
-    """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is."""
+    """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is.
 
-    __slots__ = ("_block", "_functions", "_line", "_lines", "_symbols", "module", "targets")
+    What happens in order hands a token from one to the next. A function or a region that has such equations in it takes
+    the token first and gives it back first, beside what the rule that calls for it knows of.
+    """
+
+    __slots__ = (
+        *("_block", "_functions", "_line", "_lines", "_ordered", "_symbols", "_token"),
+        *("host_functions", "module", "targets"),
+    )
 
     def __init__(self, module: runtime.Module) -> None:
         self.module = module
         self.targets: set[str] = set()
         """What custom calls call."""
+        self.host_functions: list[runtime.HostFunction] = []
+        """What custom calls of Python functions call, by number."""
         self._functions: dict[int, tuple[Jaxpr, str]] = {}
         self._symbols: set[str] = set()
         self._lines: dict[tuple[str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
@@ -147,29 +159,38 @@ class Emitter:
         # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
         self._block = runtime.at_end(module.body)
         self._line = runtime.lowering()
+        self._ordered = False
+        """Whether the equation that is lowered has ordered effects."""
+        self._token: runtime.Value | None = None
+        """What the last of them gave in this block, if there was one."""
 
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
     ) -> None:
         """Add a function whose body is `jaxpr`; it is public if it is `main`."""
-        inputs = [_type(a) for a in jaxpr.in_avals]
-        results = [_type(a) for a in jaxpr.out_avals]
+        ordered = name != "main" and any_ordered(jaxpr.effects)
+        tokens = [runtime.token_type()] * ordered
+        inputs = [*tokens, *map(_type, jaxpr.in_avals)]
+        results = [*tokens, *map(_type, jaxpr.out_avals)]
         block = runtime.function(
             self.module, name, inputs, results, public=name == "main", argument_attributes=attributes
         )
-        outer, self._block = self._block, runtime.at_end(block)
+        outer, self._token = self._token, None
         with runtime.lowering():
-            outs = self.inline(jaxpr, list(map(Node, block.arguments, jaxpr.in_avals)))
-            self.emit("func.return", outs, ())
-        self._block = outer
+            region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
+            self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
+        self._token = outer
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
         env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
-        outer = self._line
+        outer, outer_ordered = self._line, self._ordered
+        ordered, self._ordered = any_ordered(jaxpr.effects), False
         for eqn in jaxpr.eqns:
             prim, binders = eqn.prim, eqn.outs
             self._line = self.line(eqn)
+            if ordered:
+                self._ordered = any_ordered(prim.effects)
             operands = []
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
@@ -181,7 +202,7 @@ class Emitter:
                 raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
             for v, x in zip(binders, outs):  # noqa: B905  # of one length
                 env[v.index] = x
-        self._line = outer
+        self._line, self._ordered = outer, outer_ordered
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
     def line(self, eqn: Eqn) -> runtime.Location:
@@ -225,29 +246,32 @@ class Emitter:
         operation = runtime.create(name, types, values, attributes, None, len(regions), self._line, self._block)
         if regions:
             for region, space in zip(regions, operation.regions, strict=True):
-                self._fill(space, region)
+                self._fill(_block(space, region.args), region)
         if len(outs) == 1:  # nearly all operations
             return [Node(operation.result, outs[0])]
         return list(map(Node, operation.results, outs))
 
-    def _fill(self, space: runtime.Space, region: Region) -> None:
-        """Give an operation's region its one block."""
-        block = space.blocks.append(*map(_type, region.args), arg_locs=None)
-        outer, self._block = self._block, runtime.at_end(block)
-        self.emit("stablehlo.return", region.build(self, list(map(Node, block.arguments, region.args))), ())
-        self._block = outer
-
-    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
-        avals = tuple([x.aval for x in carry])
-        return self.emit("stablehlo.while", carry, avals, regions=[Region(avals, condition), Region(avals, body)])
-
-    def case(
-        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
-    ) -> list[Ir]:
-        def region(build: Build) -> Region:  # a branch has no arguments of its own: it sees what is around it
-            return Region((), lambda builder, _: build(builder, operands))
-
-        return self.emit("stablehlo.case", [index], outs, regions=[region(build) for build in branches])
+    def _fill(
+        self,
+        block: runtime.Block,
+        region: Region,
+        end: str = "stablehlo.return",
+        *,
+        takes_token: bool = False,
+        gives_token: bool = False,
+    ) -> None:
+        """Append what a region computes to its block, and the operation that ends it."""
+        arguments = list(block.arguments)
+        outer_block, outer_token = self._block, self._token
+        self._block = runtime.at_end(block)
+        if takes_token:
+            self._token = arguments.pop(0)
+        outs = region.build(self, list(map(Node, arguments, region.args)))
+        values = _values(outs)
+        if gives_token:
+            values.insert(0, self._last_token())
+        runtime.create(end, (), values, None, None, 0, self._line, self._block)
+        self._block, self._token = outer_block, outer_token
 
     def constant(self, value: Literal | NDArray) -> Ir:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
@@ -260,7 +284,66 @@ class Emitter:
             self._functions[id(jaxpr)] = (jaxpr, symbol)
             self.function(symbol, jaxpr)
         _, symbol = self._functions[id(jaxpr)]
-        return self.emit("func.call", operands, jaxpr.out_avals, {"callee": runtime.symbol_attr(symbol)})
+        callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
+        if any_ordered(jaxpr.effects):
+            return self._in_order("func.call", [self._last_token(), *_values(operands)], jaxpr.out_avals, callee)[1]
+        return self.emit("func.call", operands, jaxpr.out_avals, callee)
+
+    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
+        avals = tuple([x.aval for x in carry])
+        if not self._ordered:
+            return self.emit("stablehlo.while", carry, avals, None, [Region(avals, condition), Region(avals, body)])
+
+        # The region of a condition gives no token, so the conditions are computed outside: before the loop, and at the
+        # end of its body.
+        def next_carry(builder: Builder, xs: Sequence[Ir]) -> list[Ir]:
+            outs = body(builder, xs[1:])
+            return [*condition(builder, outs), *outs]
+
+        (first,) = condition(self, carry)
+        avals = (first.aval, *avals)
+        operands = [self._last_token(), *_values([first, *carry])]
+        operation, outs = self._in_order("stablehlo.while", operands, avals, None, 2)
+        test, step = [_block(space, avals, token=True) for space in operation.regions]
+        self._fill(test, Region(avals, lambda _, xs: xs[:1]), takes_token=True)
+        self._fill(step, Region(avals, next_carry), takes_token=True, gives_token=True)
+        return outs[1:]
+
+    def case(
+        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
+    ) -> list[Ir]:
+        regions = [Region((), functools.partial(_on, branch, operands)) for branch in branches]
+        if not self._ordered:
+            return self.emit("stablehlo.case", [index], outs, None, regions)
+        before = self._last_token()
+        operation, results = self._in_order("stablehlo.case", _values([index]), outs, None, len(branches))
+        after, self._token = self._token, before
+        for region, space in zip(regions, operation.regions, strict=True):
+            self._fill(_block(space, ()), region, gives_token=True)
+        self._token = after
+        return results
+
+    def _last_token(self) -> runtime.Value:
+        if self._token is None:
+            kind = [runtime.token_type()]
+            self._token = runtime.create(
+                "stablehlo.create_token", kind, (), None, None, 0, self._line, self._block
+            ).result
+        return self._token
+
+    def _in_order(
+        self,
+        name: str,
+        operands: Sequence[runtime.Value],
+        outs: Sequence[ShapedArray],
+        attributes: dict[str, runtime.Attribute] | None = None,
+        regions: int = 0,
+    ) -> tuple[runtime.Operation, list[Ir]]:
+        """Append an operation that gives the next token first."""
+        types = [runtime.token_type(), *map(_type, outs)]
+        operation = runtime.create(name, types, operands, attributes, None, regions, self._line, self._block)
+        self._token, *results = operation.results
+        return operation, list(map(Node, results, outs))
 
     def custom_call(
         self,
@@ -271,13 +354,23 @@ class Emitter:
         has_side_effect: bool = False,
     ) -> list[Ir]:
         self.targets.add(target)
-        attributes: dict[str, Attr | runtime.Attribute] = {
-            "call_target_name": runtime.string_attr(target),
-            "api_version": runtime.integer_attr(4, 32),
-            "has_side_effect": has_side_effect,
-            "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in (config or {}).items()}),
-        }
-        return self.emit("stablehlo.custom_call", operands, outs, attributes)
+        return self.emit("stablehlo.custom_call", operands, outs, _call_of(target, config or {}, has_side_effect))
+
+    def host_call(
+        self,
+        function: Callable[..., Sequence[NDArray]],
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        has_side_effect: bool,
+    ) -> list[Ir]:
+        config = {"index": Text(f"{len(self.host_functions)} : ui64")}
+        attributes = _call_of(runtime.HOST_CALL, config, has_side_effect)
+        self.targets.add(runtime.HOST_CALL)
+        if not self._ordered:
+            self.host_functions.append(function)
+            return self.emit("stablehlo.custom_call", operands, outs, attributes)
+        self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
+        return self._in_order("stablehlo.custom_call", [self._last_token(), *_values(operands)], outs, attributes)[1]
 
     def _fresh(self, symbol: str) -> str:
         candidate, n = symbol, 0
@@ -290,6 +383,33 @@ class Emitter:
 
 def _type(aval: ShapedArray) -> runtime.Type:
     return runtime.tensor_type(aval.shape, aval.dtype)
+
+
+def _on(build: Build, operands: Sequence[Ir], builder: Builder, _: Sequence[Ir]) -> Sequence[Ir]:
+    """What a branch computes of operands from outside."""
+    return build(builder, operands)
+
+
+def _values(xs: Sequence[Ir]) -> list[runtime.Value]:
+    values = []
+    for x in xs:
+        assert type(x) is Node  # a program's values are all the emitter's own
+        values.append(x.value)
+    return values
+
+
+def _block(space: runtime.Space, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
+    """The one block of a region, whose first argument may be a token."""
+    return space.blocks.append(*[runtime.token_type()] * token, *map(_type, args), arg_locs=None)
+
+
+def _call_of(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> dict[str, runtime.Attribute]:
+    return {
+        "call_target_name": runtime.string_attr(target),
+        "api_version": runtime.integer_attr(4, 32),
+        "has_side_effect": runtime.bool_attr(has_side_effect),
+        "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in config.items()}),
+    }
 
 
 def _attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:

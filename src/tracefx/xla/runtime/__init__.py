@@ -13,6 +13,8 @@ copies instead of reusing a donated buffer. Borrowed memory is never written to 
 What goes wrong before `Executable.execute` returns is raised by it. What goes wrong later is raised by whatever waits
 for one of the results (`to_numpy`, `block_until_ready`, `to_dlpack`), every time, and likewise for programs that took
 such a result as an argument; a failed result counts as ready. It is always an `ExecutionError`.
+Programs that call Python functions are the exception: `execute` returns when they are done, and raises what a function
+raised.
 
 **Threads.** Everything here may be called from any thread. There is one MLIR context for the process, with MLIR's own
 locking left on, so that programs can be built and compiled in several threads at once. What is made in a context
@@ -50,6 +52,7 @@ from tracefx.xla.runtime.buffers import (
 )
 from tracefx.xla.runtime.building import (
     Attribute,
+    Block,
     Location,
     Module,
     Operation,
@@ -81,12 +84,15 @@ from tracefx.xla.runtime.building import (
     string_attr,
     symbol_attr,
     tensor_type,
+    token_type,
     verify,
 )
+from tracefx.xla.runtime.callbacks import HOST_CALL, HostFunction
 from tracefx.xla.runtime.executables import (
     Executable,
     MemoryAnalysis,
     compilation_identity,
+    compile_calling_module,
     compile_module,
     lapack_kernel,
     load_executable,
@@ -116,11 +122,15 @@ __all__ = [
     "Executable",
     "MemoryAnalysis",
     "compilation_identity",
+    "compile_calling_module",
     "compile_module",
     "load_executable",
     "lapack_kernel",
+    "HOST_CALL",
+    "HostFunction",
     # building programs
     "Attribute",
+    "Block",
     "Location",
     "Module",
     "Operation",
@@ -135,6 +145,7 @@ __all__ = [
     "at_end",
     "element_type",
     "tensor_type",
+    "token_type",
     "spec_of",
     "dense",
     "attribute",

@@ -24,6 +24,7 @@ from tracefx.xla.runtime.bindings import (
 
 hlo = _stablehlo
 Attribute: TypeAlias = ir.Attribute
+Block: TypeAlias = ir.Block
 Location: TypeAlias = ir.Location
 Module: TypeAlias = ir.Module
 Operation: TypeAlias = ir.Operation
@@ -95,6 +96,12 @@ def tensor_type(shape: Shape, dtype: np.dtype[np.generic]) -> ir.RankedTensorTyp
     RankedTensorType(tensor<2x3xf32>)
     """
     return ir.RankedTensorType.get(shape, element_type(dtype), loc=lowering())
+
+
+@functools.cache
+def token_type() -> ir.Type:
+    """The type of tokens, which operations hand to each other to happen in order."""
+    return ir.Type.parse("!stablehlo.token", mlir_context())
 
 
 def spec_of(kind: ir.Type) -> ArraySpec:

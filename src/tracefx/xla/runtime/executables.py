@@ -13,6 +13,7 @@ from typing import Final, cast, final
 import numpy as np
 from attrs import frozen
 from jaxlib.mlir import ir
+from typing_extensions import override
 
 from tracefx.xla.runtime.bindings import (
     COPY_NOW,
@@ -44,6 +45,7 @@ from tracefx.xla.runtime.bindings import (
     topology_for_devices,
 )
 from tracefx.xla.runtime.building import spec_of
+from tracefx.xla.runtime.callbacks import HostFunction, Raised
 
 _lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped
 
@@ -60,7 +62,6 @@ class MemoryAnalysis:
     peak_bytes: int
 
 
-@final
 class Executable:
     """A compiled program on one device. `compile_module` and `load_executable` make it."""
 
@@ -161,6 +162,56 @@ class Executable:
         return _MAGIC + len(text).to_bytes(4, "little") + text + code
 
 
+@final
+class CallingExecutable(Executable):
+    """A compiled program that calls Python functions, which may raise. It is done when `execute` returns."""
+
+    __slots__ = ("_raised",)
+
+    def __init__(
+        self,
+        name: str,
+        loaded: Loaded,
+        device: Device,
+        parameters: tuple[ArraySpec, ...],
+        results: tuple[ArraySpec, ...],
+        raised: Raised,
+    ) -> None:
+        super().__init__(name, loaded, device, parameters, results)
+        self._raised = raised
+
+    @override
+    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program and waits for its end, whether or not it has results.
+
+        Raises:
+            BaseException: what one of the functions raised, as the object that it was.
+            ExecutionError: for any other failure.
+        """
+        self._raised.begin()
+        try:
+            running = self._run(buffers, with_tokens=True)
+            done = running.consume_token()
+            results = running.consume_with_handlers(self._handlers)
+            done.block_until_ready()
+            return results
+        except JaxRuntimeError as error:
+            raised = self._raised.take(str(error))
+            if raised is None:
+                raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+        finally:
+            self._raised.end()
+        try:
+            raise raised  # out here, where XLA's error is not its context
+        finally:
+            del raised  # which would keep this frame, and the frame it
+
+    @override
+    def named(self, name: str) -> Executable:
+        specs = self.parameters, self.results
+        return self if name == self.name else CallingExecutable(name, self._loaded, self.device, *specs, self._raised)
+
+
 _MAGIC: Final = b"tracefx executable 1\n"
 
 
@@ -179,7 +230,7 @@ def compile_module(
         device: where it will run.
         name: what errors call it.
         compiler_options: XLA's options by name, without dashes (`{"xla_cpu_enable_fast_math": True}`).
-        host_callbacks: what custom calls of `xla_ffi_python_cpu_callback` call, by their `index`.
+        host_callbacks: what custom calls of `HOST_CALL` call, by their `index`. What one raises is an `ExecutionError`.
 
     Raises:
         CompilationError: if XLA refuses the program or an option, with XLA's text.
@@ -196,6 +247,26 @@ def compile_module(
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
+
+
+def compile_calling_module(
+    module: ir.Module,
+    functions: Sequence[HostFunction],
+    *,
+    device: Device,
+    name: str = "program",
+    compiler_options: Mapping[str, CompilerOption] | None = None,
+) -> Executable:
+    """`compile_module` for a program that calls Python functions and hands on what they raise."""
+    raised = Raised()
+    made = compile_module(
+        module,
+        device=device,
+        name=name,
+        compiler_options=compiler_options,
+        host_callbacks=list(map(raised.entry, functions)),
+    )
+    return CallingExecutable(name, made._loaded, device, made.parameters, made.results, raised)
 
 
 def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:

@@ -1,0 +1,18 @@
+"""Looking into programs while they run.
+
+>>> import tracefx as fx
+>>> @fx.jit
+... def f(x):
+...     fx.debug.print("x is {}", x)
+...     return x + 1
+>>> f(2)
+x is 2
+Array(3, dtype=int32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+from tracefx.transforms.callbacks import debug_callback as callback
+from tracefx.transforms.callbacks import debug_print as print
+
+__all__ = ["callback", "print"]
