@@ -153,6 +153,21 @@ class Jaxpr(Program, StrictlyEqual):
         indices += [v.index for eqn in self.eqns for v in eqn.outs]
         return max(indices, default=-1) + 1
 
+    @property
+    def last_uses(self) -> tuple[tuple[int, ...], ...]:
+        """For each equation the variables it reads or binds that nothing reads afterwards."""
+        return self.memo.get("last_uses", self._find_last_uses)
+
+    def _find_last_uses(self) -> tuple[tuple[int, ...], ...]:
+        used = {x.index for x in self.outs if type(x) is Var}
+        found = []
+        for eqn in reversed(self.eqns):
+            last = {x.index for x in (*eqn.inputs, *eqn.outs) if type(x) is Var} - used
+            used |= last
+            found.append(tuple(last))
+        found.reverse()
+        return tuple(found)
+
     def closed(self) -> Jaxpr:
         """The same program with its constants as leading inputs."""
         return evolve(self, constvars=(), invars=self.constvars + self.invars) if self.constvars else self
@@ -230,7 +245,10 @@ class CarriesJaxprs:
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-    """Run a program under the current handler: evaluating, differentiating and staging it are all this call."""
+    """Run a program under the current handler: evaluating, differentiating and staging it are all this call.
+
+    Evaluated, a value is held no longer than something reads it: a long program needs no memory for all of them.
+    """
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
         raise TypeError(
             f"a jaxpr of inputs ({show_avals(jaxpr.in_avals)}) and {len(jaxpr.constvars)} constants was given "
@@ -251,11 +269,18 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
         assert value is not None, atom
         return value
 
+    if handler is ROOT:  # which asks nobody where an operation comes from
+        for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
+            outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
+            for v, x in zip(eqn.outs, outs, strict=True):
+                env[v.index] = x
+            for i in unused:
+                env[i] = None
+        return [read(a) for a in jaxpr.outs]
     token = ORIGIN.set(ORIGIN.get())
     try:
         for eqn in jaxpr.eqns:
-            if handler is not ROOT:  # which asks nobody where an operation comes from
-                ORIGIN.set(eqn.source)
+            ORIGIN.set(eqn.source)
             outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
