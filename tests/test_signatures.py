@@ -29,7 +29,6 @@ DIFFERENT: Final = {
     "pad": "JAX reads the options of every mode from **kwargs; those there are are named",
     "clip": "JAX lets the array be left out only to say so",
     "where": "without `x` and `y` it would be nonzero, whose shape isn't static",
-    "einsum": "its overloads take the interleaved form too",
 }
 Parameter = tuple[str, str, str]
 

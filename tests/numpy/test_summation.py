@@ -66,6 +66,30 @@ def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
     agree(lambda: fnp.einsum(subscripts, *ours), lambda: jnp.einsum(subscripts, *theirs))
 
 
+NUMBERED: Final[tuple[tuple[Any, ...], ...]] = (
+    ((2, 3), [0, 1], (3, 4), [1, 2], [0, 2]),
+    ((2, 3), [0, 1], (3, 4), [1, 2]),
+    ((2, 3), [7, 3], (3, 4), [3, -1]),
+    ((3, 3), [0, 0]),
+    ((3, 3), [5, 5], [5]),
+    ((2, 3), [1, 0]),
+    ((2, 3), [0, 1], []),
+    ((5, 2, 3), [..., 0, 1], (3, 4), [1, 2], [..., 0, 2]),
+    ((5, 2, 3), [..., 0], (5, 2, 3), [..., 0]),
+    ((), [], (2,), [0], [0]),
+    # refused
+    ((2, 3), [0, 1], (4, 5), [1, 2]),
+    ((2, 3), [0], [0]),
+)
+
+
+@pytest.mark.parametrize("args", NUMBERED, ids=range(len(NUMBERED)))
+def test_einsum_of_numbered_axes(args: tuple[Any, ...]) -> None:
+    pairs = [both(numbers("float32", a)) if isinstance(a, tuple) else (a, a) for a in args]
+    ours, theirs = zip(*pairs, strict=True)
+    agree(lambda: fnp.einsum(*ours), lambda: jnp.einsum(*theirs))
+
+
 def test_dtypes_of_einsum() -> None:
     for own in ("int8", "bfloat16", "complex64"):
         (x, a), (y, b) = both(numbers(own, (2, 3))), both(numbers("int8", (3, 2), 1))
@@ -106,7 +130,12 @@ def test_the_order_keeps_products_small() -> None:
 def test_bad_arguments_of_einsum() -> None:
     wrong: Any = fnp.einsum
     cases: Any = (
-        (lambda: wrong(f32([1])), TypeError, "subscripts must be a string"),
+        (lambda: wrong(f32([1])), TypeError, "takes subscripts, a string such as"),
+        (lambda: wrong(f32([1]), "i"), TypeError, "takes subscripts, a string such as"),
+        (lambda: wrong(f32([1]), [0], f32([1])), TypeError, "takes subscripts, a string such as"),
+        (lambda: wrong(f32([1]), [0], [2]), ValueError, "which no operand has"),
+        (lambda: wrong(f32([1]), [0.5]), TypeError, "an axis"),
+        (lambda: wrong("i", f32([1]), out=f32([1])), TypeError, "out must be None"),
         (lambda: wrong("i"), ValueError, "at least one operand"),
         (lambda: wrong("i,i", [1], [2]), TypeError, "must be an array"),
         (lambda: wrong("i,i", f32([1]), f32([1]), optimize="fast"), ValueError, "optimize must be"),

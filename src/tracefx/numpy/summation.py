@@ -9,7 +9,8 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, final
+from types import EllipsisType
+from typing import Final, TypeAlias, final, overload
 
 import numpy as np
 from attrs import frozen
@@ -20,20 +21,45 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import diagonal
-from tracefx.numpy.promoting import converted, retyped
+from tracefx.numpy.promoting import converted, no_out, retyped
 from tracefx.ops import basis, contraction
 from tracefx.ops.contraction import PrecisionLike
+from tracefx.ops.static import static_int
 
 Labels: TypeAlias = tuple[str, ...]
 Path: TypeAlias = Sequence[Sequence[int] | str]
+Axes: TypeAlias = Sequence["int | EllipsisType"]
+_LETTERS: Final = sorted(string.ascii_letters)
 _FEW: Final = 5
 """Up to so many operands every order is tried."""
 
 
+@overload
 def einsum(
     subscripts: str,
     /,
     *operands: ArrayLike,
+    out: None = None,
+    optimize: bool | str | Path = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array: ...
+@overload
+def einsum(
+    first: ArrayLike,
+    axes: Axes,
+    /,
+    *operands: ArrayLike | Axes,
+    out: None = None,
+    optimize: bool | str | Path = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array: ...
+def einsum(
+    subscripts: str | ArrayLike,
+    /,
+    *operands: ArrayLike | Axes,
+    out: None = None,
     optimize: bool | str | Path = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
@@ -42,6 +68,7 @@ def einsum(
 
     `subscripts` names the axes: a letter for each, operands separated by commas, `...` for any others, and after `->`
     the result's; without `->` it has the letters that stand once, in order. Axes of one name have one size, or size 1.
+    `einsum(x, [0, 1], y, [1, 2], [0, 2])` names the axes by numbers, of each operand and of the result, `...` included.
     `optimize` is the order of contraction: "auto", "optimal", "greedy", False for left to right, or pairs of places.
     Raises ValueError for subscripts that don't fit the operands.
 
@@ -50,11 +77,14 @@ def einsum(
     >>> einsum("ii", np.eye(3))
     Array(3., dtype=float32)
     """
+    no_out("einsum", out)
     if not isinstance(subscripts, str):
-        raise TypeError(f"einsum: subscripts must be a string such as 'ij,jk->ik', got {subscripts!r}")
-    if not operands:
+        subscripts, arrays = _in_letters(subscripts, operands)
+    else:
+        arrays = operands  # type: ignore[assignment]  # what is no array is refused below
+    if not arrays:
         raise ValueError("einsum takes at least one operand after the subscripts")
-    values = converted("einsum", *operands)
+    values = converted("einsum", *arrays)
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     if preferred_element_type is not None:
         dtype, weak = dtypes.as_dtype(preferred_element_type, "einsum: preferred_element_type"), False
@@ -73,12 +103,12 @@ def einsum(
     (last,) = factors
     last = last.summed(result)
     present = [name for name in result if name in last.labels]
-    out = basis.transpose(last.value, [last.labels.index(name) for name in present])
+    found = basis.transpose(last.value, [last.labels.index(name) for name in present])
     # A name may have been left with operands of size 1 there.
-    out = basis.broadcast_in_dim(
-        out, [sizes[name] for name in result], [i for i, name in enumerate(result) if name in present]
+    found = basis.broadcast_in_dim(
+        found, [sizes[name] for name in result], [i for i, name in enumerate(result) if name in present]
     )
-    return as_array(retyped(out, dtype, weak))
+    return as_array(retyped(found, dtype, weak))
 
 
 @final
@@ -96,6 +126,30 @@ class Factor:
         if not over:
             return self
         return Factor(basis.reduce_sum(self.value, over), tuple([name for name in self.labels if name in names]))
+
+
+def _in_letters(first: ArrayLike, rest: Sequence[ArrayLike | Axes]) -> tuple[str, Sequence[ArrayLike]]:
+    """The subscripts that operands and the numbers of their axes, in turn, and those of the result mean."""
+    given = [first, *rest]
+    axes = [*given[1::2], *given[-1:]] if len(given) % 2 else given[1::2]
+    if len(given) < 2 or not all(isinstance(each, Sequence) and not isinstance(each, str) for each in axes):
+        raise TypeError(
+            "einsum takes subscripts, a string such as 'ij,jk->ik', and operands, or operands each with a list of "
+            f"numbers for its axes, then one for the result's: einsum(x, [0, 1], y, [1, 2], [0, 2]); got {first!r} first"
+        )
+    terms: list[list[int | EllipsisType]] = [
+        [i if i is ... else static_int("einsum", i, "an axis") for i in each]
+        for each in axes
+        if isinstance(each, Sequence)  # as was found above
+    ]
+    numbers = sorted({i for term in terms for i in term if i is not ...})
+    if len(numbers) > len(_LETTERS):
+        raise ValueError(f"einsum: there are names for {len(_LETTERS)} axes, but {len(numbers)} are numbered")
+    letter = dict(zip(numbers, _LETTERS, strict=False))
+    words = ["".join(["..." if i is ... else letter[i] for i in term]) for term in terms]
+    count = len(given) // 2
+    subscripts = ",".join(words[:count]) + ("->" + words[count] if len(given) % 2 else "")
+    return subscripts, given[: 2 * count : 2]  # type: ignore[return-value]  # what is no array is refused by the caller
 
 
 def _read(subscripts: str, values: Sequence[Value]) -> tuple[list[Labels], Labels]:
