@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from typing_extensions import CapsuleType
@@ -35,6 +35,11 @@ class Device(Protocol):
 
 class Program(Protocol):
     """A compiled program."""
+
+    @property
+    def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
+        """`__call__`, for buffers of the inputs; None if it takes more than to run on all of them."""
+        ...
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""

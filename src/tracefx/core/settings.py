@@ -79,6 +79,8 @@ class Setting(Generic[T]):
     parse: Callable[[str], T] = field(repr=False)
     default: T
     _innermost: ContextVar[Override[T]] = field(init=False, repr=False)
+    innermost: Callable[[], Override[T]] = field(init=False, repr=False)
+    """`innermost().value` is `value` without what a property costs: for calls that count every 10 ns."""
 
     @_innermost.default
     def _read_environment(self) -> ContextVar[Override[T]]:
@@ -91,6 +93,10 @@ class Setting(Generic[T]):
                 raise ValueError(f"environment variable {self.env}={text!r}: {error}") from None
         # This outermost override is never entered, so sharing it between contexts is safe.
         return ContextVar(self.name, default=Override(self, value))  # noqa: B039
+
+    @innermost.default
+    def _bind_get(self) -> Callable[[], Override[T]]:
+        return self._innermost.get
 
     @property
     def value(self) -> T:

@@ -60,7 +60,7 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
         if type(leaf) is ConcreteArray:
             values.append(leaf)
             avals.append(leaf.aval)
-        elif type(leaf) is np.ndarray and (aval := numpy_aval(leaf.shape, leaf.dtype, x64)).dtype is leaf.dtype:
+        elif type(leaf) is np.ndarray and (aval := numpy_aval(leaf.shape, dtype := leaf.dtype, x64)).dtype is dtype:
             values.append(leaf)
             avals.append(aval)
         else:

@@ -14,7 +14,7 @@ from tracefx.control.call import Call
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Program
+from tracefx.core.backend import BACKEND, Buffer, Program
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, ROOT, bind
@@ -98,18 +98,21 @@ class Jit(TransformOf[Preserving]):
 class Ready:
     """A program at hand for positional arguments that are all arrays of these types, which need no flattening."""
 
-    avals: tuple[ShapedArray, ...]
-    x64: bool
-    run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     consts: tuple[Value, ...]
+    avals: tuple[ShapedArray, ...]
+    """Of the constants, then of the arguments."""
+    x64: bool
+    program: Program
+    on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
     out_tree: TreeDef
     gives_one: bool
     """Whether the result is an array, and no tree that has to be put together."""
 
     @classmethod
     def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Program) -> Self:
-        tree = traced.out_tree
-        return cls(avals, x64, program.__call__, traced.consts, tree, tree == trees.structure(0))
+        consts, tree = traced.consts, traced.out_tree
+        avals = (*[c.aval for c in consts], *avals)
+        return cls(consts, avals, x64, program, program.on_buffers, tree, tree == trees.structure(0))
 
 
 @final
@@ -138,26 +141,42 @@ class Jitted(Generic[P, R]):
         self._programs: dict[Signature, tuple[Trace, Program]] = {}
         self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool], Ready] = {}
         self._latest: Ready | None = None
+        self._recent: tuple[Signature, tuple[Trace, Program]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        # A program called again is all that takes place here, so every 10 ns count.
+        ready = self._latest
+        if (
+            ready is None
+            or kwargs
+            or CURRENT.get() is not ROOT
+            or X64.innermost().value is not ready.x64
+            or DISABLE_JIT.innermost().value
+            or len(given := (*ready.consts, *args) if ready.consts else args) != len(ready.avals)
+        ):
+            return self._call(args, kwargs)
+        buffers = []
+        for x, aval in zip(given, ready.avals):  # noqa: B905  # of one length
+            if type(x) is not ConcreteArray or x.aval is not aval or x.buffer is None:
+                return self._call(args, kwargs)
+            buffers.append(x.buffer)
+        results = ready.on_buffers(buffers) if ready.on_buffers else ready.program(given)  # type: ignore[arg-type]  # arrays
+        return results[0] if ready.gives_one else ready.out_tree.unflatten(results)  # type: ignore[return-value]  # an R
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """A call of any kind."""
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
-            if not kwargs:
-                ready = self._latest
-                if ready is not None and len(args) == len(ready.avals) and ready.x64 is X64.value:
-                    for x, aval in zip(args, ready.avals):  # noqa: B905  # of one length, and every 10 ns count
-                        if type(x) is not ConcreteArray or x.aval is not aval:
-                            ready = self._find_ready(args)
-                            break
-                else:
-                    ready = self._find_ready(args)
-                if ready is not None:
-                    results = ready.run([*ready.consts, *args] if ready.consts else args)  # type: ignore[arg-type, list-item]  # arrays all
-                    return results[0] if ready.gives_one else ready.out_tree.unflatten(results)  # type: ignore[return-value]  # an R
-            inputs, key = self._inputs(args, kwargs)
-            traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
-            return cast(R, traced.out_tree.unflatten(program([*traced.consts, *inputs] if traced.consts else inputs)))
+            inputs: Sequence[Value | NDArray]
+            ready = None if kwargs else self._find_ready(args)
+            if ready is not None:
+                inputs, consts, program, out_tree = args, ready.consts, ready.program, ready.out_tree
+            else:
+                inputs, key = self._inputs(args, kwargs)
+                traced, program = self._program(key, args, kwargs)
+                consts, out_tree = traced.consts, traced.out_tree
+            return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
         outs: Sequence[Value]
@@ -175,9 +194,18 @@ class Jitted(Generic[P, R]):
         found = self._flat_programs.get((avals, X64.value))
         if found is None:
             _, key = self._inputs(args, {})
-            traced, program = self._programs.get(key) or self._compile(key, args, {})
+            traced, program = self._program(key, args, {})
             found = keep(self._flat_programs, (avals, key.x64), Ready.of(avals, key.x64, traced, program), KINDS)
         self._latest = found
+        return found
+
+    def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Program]:
+        """The program for a call, compiled if need be."""
+        recent = self._recent
+        if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
+            return recent[1]
+        found = self._programs.get(key) or self._compile(key, args, kwargs)
+        self._recent = key, found
         return found
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value | NDArray], Signature]:
@@ -290,7 +318,7 @@ class Jitted(Generic[P, R]):
         self._traces.clear()
         self._programs.clear()
         self._flat_programs.clear()
-        self._latest = None
+        self._latest = self._recent = None
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -96,30 +96,40 @@ class Compiled:
     """A program ready to run."""
 
     executable: runtime.Executable
+    inputs: int
     kept: tuple[int, ...]
     donated: frozenset[int]
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
+    takes_all: bool = field(init=False)
     direct: bool = field(init=False)
-    leading: int | None = field(init=False)
+    _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
     @classmethod
     def of(cls, executable: runtime.Executable, planned: Plan) -> Self:
-        return cls(executable, planned.kept, planned.donated, tuple(map(shared, planned.results)), planned.outputs)
+        results = tuple(map(shared, planned.results))
+        return cls(executable, planned.inputs, planned.kept, planned.donated, results, planned.outputs)
+
+    @takes_all.default
+    def _are_inputs_parameters(self) -> bool:
+        """Whether the executable's parameters are exactly the program's inputs, and none is given away."""
+        return not self.donated and self.kept == tuple(range(self.inputs))
 
     @direct.default
     def _are_results_outputs(self) -> bool:
         """Whether the program's outputs are exactly the executable's results."""
         return self.outputs == tuple([Result(i) for i in range(len(self.results))])
 
-    @leading.default
-    def _count_leading(self) -> int | None:
-        """How many inputs the executable takes if it takes just the first ones, as nearly all do."""
-        count = len(self.kept)
-        return count if self.kept == tuple(range(count)) else None
+    @_run.default
+    def _choose_run(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]]:
+        return _runner(self.executable, self.results)  # type: ignore[return-value]  # takes the runtime's buffers
+
+    @property
+    def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
+        return self._run if self.takes_all and self.direct else None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        given = self._given(args) if self.donated or self.leading != len(args) else args
+        given = args if self.takes_all else self._given(args)
         buffers: list[Buffer] = []
         for x in given:
             if type(x) is ConcreteArray and x.buffer is not None:
@@ -127,10 +137,7 @@ class Compiled:
             else:
                 buffers = self._buffers(given)
                 break
-        results = self.executable.execute(buffers)  # type: ignore[arg-type]  # they are the runtime's
-        if self.direct and len(results) == 1:
-            return [ConcreteArray(self.results[0], None, results[0])]
-        arrays = list(map(ConcreteArray, self.results, repeat(None), results))
+        arrays = self._run(buffers)
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
     def _given(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
@@ -139,7 +146,7 @@ class Compiled:
             x = args[place]
             if isinstance(x, ConcreteArray):
                 x.donate()
-        return [args[place] for place in self.kept] if self.leading is None else args[: self.leading]
+        return [args[place] for place in self.kept]
 
     def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
         put = self.executable.put
@@ -188,6 +195,17 @@ class Compiled:
             return runtime.put(x.numpy(), self.executable.device)
         assert isinstance(x, Tracer)
         raise escaped(x, ROOT, "as an argument of a compiled program")
+
+
+def _runner(
+    executable: runtime.Executable, results: Sequence[ShapedArray]
+) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
+    """From what the executable takes to arrays of what it returns."""
+    execute = executable.execute
+    if len(results) != 1:
+        return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
+    (aval,) = results  # written out, as calls of small programs count
+    return lambda buffers: [ConcreteArray(aval, None, execute(buffers)[0])]
 
 
 @final

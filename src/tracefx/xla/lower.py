@@ -49,11 +49,12 @@ Output: TypeAlias = Argument | Result | Literal
 class Plan:
     """How a program is run by an executable, which is not made yet: what it computes, of which of the inputs.
 
-    The executable's parameters are the inputs at `kept`; those at `donated` give their memory away. `outputs` says
-    where the program's outputs come from.
+    The executable's parameters are those of the `inputs` that are at `kept`; those at `donated` give their memory away.
+    `outputs` says where the program's outputs come from.
     """
 
     computed: Jaxpr
+    inputs: int
     kept: tuple[int, ...]
     donated: frozenset[int]
     outputs: tuple[Output, ...]
@@ -92,7 +93,7 @@ def plan(jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False) -
         used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
         pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
     kept = tuple([i for i, u in enumerate(used) if u])
-    return Plan(pruned, kept, frozenset(donated), tuple(outputs))
+    return Plan(pruned, len(jaxpr.invars), kept, frozenset(donated), tuple(outputs))
 
 
 def lower(plan: Plan, name: str) -> Lowered:
