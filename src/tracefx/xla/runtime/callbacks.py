@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, final
 
@@ -25,29 +27,33 @@ class CallbackError(RuntimeError):
 
 
 @final
-class Raised:
-    """The exceptions of one program's functions, kept until the execution that they ended asks for them."""
+class HostFunctions:
+    """The functions that one program calls, and what they raised, until the execution that it ended asks for it."""
 
-    __slots__ = ("_errors", "_executions", "_lock", "_numbers")
+    __slots__ = ("__weakref__", "_errors", "_executions", "_functions", "_lock", "_numbers")
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Sequence[HostFunction]) -> None:
+        self._functions = functions
         self._errors: dict[int, BaseException] = {}
         self._numbers = itertools.count()
         self._executions = 0
         self._lock = threading.Lock()
 
-    def entry(self, function: HostFunction) -> HostFunction:
-        """What XLA calls in place of the function."""
+    def entries(self) -> list[HostFunction]:
+        """What XLA calls in place of the functions.
 
-        def call(*arrays: AnyArray | None) -> tuple[AnyArray | None, ...]:
-            try:
-                return tuple(function(*map(_own, arrays)))
-            except BaseException as error:
-                number = next(self._numbers)
-                self._errors[number] = error
-            raise CallbackError(f"{_MARK} {number}")  # without the exception as its context, which XLA would show
+        XLA lets go of it long after the program is gone, so the functions, which may hold on to much, are no part of
+        it: they live as long as this object.
+        """
+        return [functools.partial(_call, weakref.ref(self), i) for i in range(len(self._functions))]
 
-        return call
+    def call(self, i: int, arrays: Sequence[AnyArray | None]) -> tuple[AnyArray | None, ...]:
+        try:
+            return tuple(self._functions[i](*map(_own, arrays)))
+        except BaseException as error:
+            number = next(self._numbers)
+            self._errors[number] = error
+        raise CallbackError(f"{_MARK} {number}")  # without the exception as its context, which XLA would show
 
     def begin(self) -> None:
         """An execution begins."""
@@ -65,6 +71,12 @@ class Raised:
         """The exception that ended an execution with this text, if it was one of ours."""
         found = re.search(rf"CallbackError: {_MARK} (\d+)", text)
         return None if found is None else self._errors.pop(int(found[1]), None)
+
+
+def _call(functions: weakref.ref[HostFunctions], i: int, *arrays: AnyArray | None) -> tuple[AnyArray | None, ...]:
+    living = functions()
+    assert living is not None  # since its executable is running
+    return living.call(i, arrays)
 
 
 def _own(array: AnyArray | None) -> AnyArray | None:

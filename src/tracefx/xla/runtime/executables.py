@@ -45,7 +45,7 @@ from tracefx.xla.runtime.bindings import (
     topology_for_devices,
 )
 from tracefx.xla.runtime.building import spec_of
-from tracefx.xla.runtime.callbacks import HostFunction, Raised
+from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
 
 _lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped
 
@@ -166,7 +166,7 @@ class Executable:
 class CallingExecutable(Executable):
     """A compiled program that calls Python functions, which may raise. It is done when `execute` returns."""
 
-    __slots__ = ("_raised",)
+    __slots__ = ("_functions",)
 
     def __init__(
         self,
@@ -175,10 +175,10 @@ class CallingExecutable(Executable):
         device: Device,
         parameters: tuple[ArraySpec, ...],
         results: tuple[ArraySpec, ...],
-        raised: Raised,
+        functions: HostFunctions,
     ) -> None:
         super().__init__(name, loaded, device, parameters, results)
-        self._raised = raised
+        self._functions = functions
 
     @override
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -188,7 +188,7 @@ class CallingExecutable(Executable):
             BaseException: what one of the functions raised, as the object that it was.
             ExecutionError: for any other failure.
         """
-        self._raised.begin()
+        self._functions.begin()
         try:
             running = self._run(buffers, with_tokens=True)
             done = running.consume_token()
@@ -196,11 +196,11 @@ class CallingExecutable(Executable):
             done.block_until_ready()
             return results
         except JaxRuntimeError as error:
-            raised = self._raised.take(str(error))
+            raised = self._functions.take(str(error))
             if raised is None:
                 raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
         finally:
-            self._raised.end()
+            self._functions.end()
         try:
             raise raised  # out here, where XLA's error is not its context
         finally:
@@ -209,7 +209,9 @@ class CallingExecutable(Executable):
     @override
     def named(self, name: str) -> Executable:
         specs = self.parameters, self.results
-        return self if name == self.name else CallingExecutable(name, self._loaded, self.device, *specs, self._raised)
+        return (
+            self if name == self.name else CallingExecutable(name, self._loaded, self.device, *specs, self._functions)
+        )
 
 
 _MAGIC: Final = b"tracefx executable 1\n"
@@ -258,15 +260,15 @@ def compile_calling_module(
     compiler_options: Mapping[str, CompilerOption] | None = None,
 ) -> Executable:
     """`compile_module` for a program that calls Python functions and hands on what they raise."""
-    raised = Raised()
+    calls = HostFunctions(functions)
     made = compile_module(
         module,
         device=device,
         name=name,
         compiler_options=compiler_options,
-        host_callbacks=list(map(raised.entry, functions)),
+        host_callbacks=calls.entries(),
     )
-    return CallingExecutable(name, made._loaded, device, made.parameters, made.results, raised)
+    return CallingExecutable(name, made._loaded, device, made.parameters, made.results, calls)
 
 
 def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
