@@ -29,6 +29,8 @@ ORDER = (
     "numpy",
     "nn",
     "debug",
+    "custom_derivatives",
+    "custom_batching",
     "extend",
     "programs",
     "testing",

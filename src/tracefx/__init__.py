@@ -1,5 +1,6 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
+from tracefx import custom_derivatives as custom_derivatives
 from tracefx import debug as debug
 from tracefx import extend as extend
 from tracefx import lax as lax
@@ -27,6 +28,10 @@ from tracefx.programs import parse_jaxpr as parse_jaxpr
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
 from tracefx.transforms.callbacks import pure_callback as pure_callback
+from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
+from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
+from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
+from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put

@@ -48,3 +48,11 @@ class HandlerStateError(RuntimeError):
 
 class TypePromotionError(TypeError, ValueError):
     """Operands have dtypes without a common dtype to promote to. JAX's error of this name is a ValueError."""
+
+
+class ClosedOverTracerError(EscapedTracerError):
+    """A function with a rule of its own closes over a value that its rule would have to know as an argument."""
+
+
+class NotLinearError(TypeError):
+    """A function that has to be transposed is not linear."""

@@ -54,6 +54,10 @@ class Handler(ABC):
         """The named axes in scope, with their sizes."""
         return NO_AXES if self.below is None else self.below.axes
 
+    def hosts(self, tracer: Tracer) -> bool:
+        """Whether the tracer means something here: most handlers know their own alone."""
+        return tracer.handler is self
+
     def chain(self) -> Iterator[Handler]:
         handler: Handler | None = self
         while handler is not None:
@@ -210,7 +214,7 @@ def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence
 def require_home(tracer: Tracer, where: str) -> None:
     """`EscapedTracerError` for a tracer that is a stranger to the handlers in force here."""
     handler = CURRENT.get()
-    if all(tracer.handler is not h for h in handler.chain()):
+    if not any(h.hosts(tracer) for h in handler.chain()):
         raise escaped(tracer, handler, where)
 
 

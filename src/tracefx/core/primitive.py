@@ -14,8 +14,8 @@ A rule that isn't there is reported by `MissingRuleError` when it is needed, not
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, Protocol, TypeAlias, final
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, final
 
 import numpy as np
 from attrs import frozen
@@ -29,6 +29,9 @@ from tracefx.core.equality import strict
 from tracefx.core.errors import MissingRuleError
 from tracefx.core.slots import setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+
+if TYPE_CHECKING:
+    from tracefx.core.handler import Handler
 
 # ------------------------------------------------------------------ what rules speak of
 
@@ -78,6 +81,19 @@ class Recorder(Protocol):
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Bind the operation, whose operands are all known, at once."""
+        ...
+
+
+class Mapper(Protocol):
+    """What batching offers to an operation that holds functions."""
+
+    @property
+    def axis(self) -> MappedAxis: ...
+
+    def run(
+        self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[list[Value], list[int | None]]:
+        """Run a function once for the whole batch, on the handler that is current; `dims` are as in `batch`."""
         ...
 
 
@@ -210,3 +226,32 @@ class Expandable:
     def expand(self, *args: Value) -> Sequence[Value]:
         """The same computation in other operations."""
         raise missing(self, "expand", "define expand(self, *args)")
+
+
+class HoldsFunctions:
+    """The operation holds functions of the user's.
+
+    They may close over tracers of any handler, so batching enters the operation even where no operand differs along
+    the batch. Where it is evaluated they run under the handler that is current; one further in that wants to be in
+    force in them binds `within`. Without an `abstract_eval` the operation is no equation of a program, and `staged`
+    gives what is.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def within(self, enter: Callable[[Handler], Handler]) -> Self:
+        """The same operation, each of its functions run under `enter` of the handler that is current then."""
+        raise missing(self, "within", "define within(self, enter)")
+
+    @abstractmethod
+    def mapped(
+        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        """`batch`, for which the functions are run by `mapper`."""
+        raise missing(self, "mapped", "define mapped(self, mapper, args, dims)")
+
+    @abstractmethod
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
+        """The operation, with its operands, that stands for this one in a program that `recording` makes."""
+        raise missing(self, "staged", "define staged(self, recording, args)")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import NamedAxis
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing
+from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
 
@@ -50,6 +50,8 @@ class Batch(Handler):
     title: ClassVar[str] = "vmap"
     inner: Handler
     axis: MappedAxis
+    home: object = field(factory=object, repr=False)
+    """What `over` shares: tracers of one home are at home with all of its handlers."""
     thread: int = field(factory=threading.get_ident, init=False)
 
     @property
@@ -64,20 +66,42 @@ class Batch(Handler):
             return self.inner.axes
         return MappingProxyType({**self.inner.axes, self.axis.name: self.axis.size})
 
+    @override
+    def hosts(self, tracer: Tracer) -> bool:
+        return type(tracer) is BatchTracer and tracer.handler.home is self.home
+
+    def over(self, inner: Handler) -> Batch:
+        """The same batch on another handler: for a function that closes over its tracers and runs elsewhere."""
+        return evolve(self, inner=inner)
+
+    def run(
+        self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[list[Value], list[int | None]]:
+        """Run a function once for the whole batch, on the handler that is current."""
+        handler = self.over(CURRENT.get())
+        inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
+        token = CURRENT.set(handler)
+        try:
+            outs = f(*inputs)
+        finally:
+            CURRENT.reset(token)
+        pairs = [handler.unwrap(o) for o in outs]
+        return [x for x, _ in pairs], [d for _, d in pairs]
+
     def wrap(self, x: Value, dim: int | None) -> Value:
         return x if dim is None else BatchTracer(self, x, dim, here())
 
     def unwrap(self, x: Value) -> tuple[Value, int | None]:
-        if type(x) is BatchTracer and x.handler is self:
+        if type(x) is BatchTracer and (x.handler is self or x.handler.home is self.home):
             return x.val, x.dim
         return x, None
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         pairs = [self.unwrap(a) for a in args]
-        if all(dim is None for _, dim in pairs) and not self.named_in(prim):
+        if all(dim is None for _, dim in pairs) and not self.named_in(prim) and not isinstance(prim, HoldsFunctions):
             return self.inner.bind(prim, args)
-        if not isinstance(prim, Batchable):
+        if not isinstance(prim, Batchable) and not isinstance(prim, HoldsFunctions):
             if isinstance(prim, Expandable):
                 return under(self, prim, args)
             raise missing(
@@ -86,7 +110,11 @@ class Batch(Handler):
         line = here(1)
         token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
         try:
-            outs, dims = prim.batch(self.axis, [x for x, _ in pairs], [dim for _, dim in pairs])
+            values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
+            if isinstance(prim, Batchable):
+                outs, dims = prim.batch(self.axis, values, in_dims)
+            else:
+                outs, dims = prim.mapped(self, values, in_dims)
         finally:
             CURRENT.reset(token)
             ORIGIN.reset(origin)

@@ -22,7 +22,7 @@ from tracefx.core.errors import (
 from tracefx.core.handler import Handler, Origin, Tracer, escaped, under
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
 from tracefx.core.source import at, here
 from tracefx.core.values import Value
 
@@ -112,7 +112,7 @@ class Recording(Handler):
 
     def hoist(self, x: Value) -> Var:
         """Make a value from outside a constant of the program."""
-        if isinstance(x, Tracer) and all(x.handler is not h for h in self.inner.chain()):
+        if isinstance(x, Tracer) and not any(h.hosts(x) for h in self.inner.chain()):
             raise escaped(x, self, "in a traced function")
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)
@@ -120,8 +120,11 @@ class Recording(Handler):
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Add an equation."""
-        if type(prim).abstract_eval is Primitive.abstract_eval and isinstance(prim, Expandable):
-            return under(self, prim, args)
+        if type(prim).abstract_eval is Primitive.abstract_eval:
+            if isinstance(prim, HoldsFunctions):
+                prim, args = prim.staged(self, args)
+            elif isinstance(prim, Expandable):
+                return under(self, prim, args)
         inputs: list[Atom] = []
         avals = []
         for a in args:

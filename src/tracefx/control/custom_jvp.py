@@ -1,0 +1,190 @@
+"""Functions with a derivative of their own, as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import chosen
+from tracefx.control.functions import (
+    Flat,
+    OutDims,
+    Rule,
+    body,
+    evaluated,
+    hosted_rule,
+    mapped_function,
+    mapped_rule,
+    typed,
+    within,
+)
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.effects import Effects
+from tracefx.core.handler import ROOT, Handler, bind
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.passes import Prunable, dce
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    HoldsFunctions,
+    Lowerable,
+    MappedAxis,
+    Mapper,
+    Primitive,
+    Tangent,
+)
+from tracefx.core.printer import ShownAsJax
+from tracefx.core.values import Value
+from tracefx.handlers.batch import Batch
+from tracefx.handlers.derived import batch_jaxpr
+
+
+@final
+@frozen(eq=False)
+class CustomJVPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+    """A call of `fun`, which `rule` differentiates."""
+
+    name = "custom_jvp_call"
+    label: str
+    fun: Flat
+    rule: Rule
+    symbolic_zeros: bool = False
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return self.fun(*args)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return evaluated(self.label, self.fun(*args))
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return self.rule(primals, tangents)
+
+    @override
+    def within(self, enter: Callable[[Handler], Handler]) -> CustomJVPCall:
+        return evolve(self, fun=within(enter, self.fun), rule=within(enter, self.rule))
+
+    @override
+    def mapped(
+        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
+        fun, rule = mapped_function(mapper, self.fun, dims, out), mapped_rule(mapper, self.rule, dims, out)
+        outs = bind(evolve(self, fun=fun, rule=rule), *args)
+        return outs, out.of(outs)
+
+    @override
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomJVP, Sequence[Value]]:
+        traced = body(self.fun, recording, args)
+        n = len(traced.consts)
+        rule = hosted_rule(self.label, self.rule, traced.held, n)
+        return CustomJVP(self.label, traced.jaxpr, rule, n, self.symbolic_zeros), [*traced.consts, *args]
+
+
+@final
+@frozen(eq=False)
+class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Batchable, Lowerable, ShownAsJax):
+    """A call of `jaxpr`, which `rule` differentiates. The first `num_consts` operands have no derivative."""
+
+    name = "custom_jvp_call"
+    label: str = field(metadata={"print": "name", "erased": True})
+    jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
+    rule: Rule = field(metadata={"print": "jvp", "erased": True})
+    num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
+    symbolic_zeros: bool = field(default=False, metadata={"hide_default": True, "erased": True})
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        params = {"name": self.label, "call_jaxpr": self.jaxpr, "jvp": self.rule}
+        return params | {"symbolic_zeros": self.symbolic_zeros} | shown_count(self.num_consts)
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomJVP:
+        return evolve(self, jaxpr=jaxprs[0])
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomJVP, tuple[bool, ...], tuple[bool, ...]]:
+        """The operands stay: the rule may use what the function does not."""
+        jaxpr = dce(self.jaxpr, used_outs)
+        if jaxpr is self.jaxpr:
+            return self, (True,) * len(jaxpr.invars), used_outs
+        rule = self.rule if all(used_outs) else _selected(self.rule, used_outs)
+        return evolve(self, jaxpr=jaxpr, rule=rule), (True,) * len(jaxpr.invars), used_outs
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return called(self, self.label, self.jaxpr, avals)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.jaxpr, args, self.label)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return eval_jaxpr(self.jaxpr, (), args)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        outs, out_tangents = self.rule(primals, tangents)
+        return typed(outs, self.jaxpr.out_avals), out_tangents
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
+        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
+        rule = mapped_rule(Batch(ROOT, axis), self.rule, dims, OutDims(self.label, axis, derived.out_dims))
+        n = len(derived.consts)
+        prim = evolve(
+            self,
+            jaxpr=derived.jaxpr,
+            rule=hosted_rule(self.label, rule, (), n),
+            num_consts=n + self.num_consts,
+        )
+        return bind(prim, *derived.consts, *args), derived.out_dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.inline(self.jaxpr, operands)
+
+
+def _selected(rule: Rule, used: tuple[bool, ...]) -> Rule:
+    """The rule for those of the outputs that are used."""
+
+    @wraps(rule)
+    def some(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        outs, out_tangents = rule(primals, tangents)
+        return chosen(outs, used), chosen(out_tangents, used)
+
+    return some
+
+
+def shown_count(num_consts: int) -> dict[str, object]:
+    """JAX shows how many values were closed over if there are any."""
+    return {"num_consts": num_consts} if num_consts else {}
+
+
+def called(prim: Primitive, label: str, jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> tuple[ShapedArray, ...]:
+    """The types of the outputs of a call."""
+    if tuple(avals) != jaxpr.in_avals:
+        raise TypeError(f"{prim.name} of {label} takes ({show_avals(jaxpr.in_avals)}), got ({show_avals(avals)})")
+    return jaxpr.out_avals

@@ -1,0 +1,443 @@
+"""Functions with a backward pass of their own, as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TypeAlias, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import chosen, nonzero, present, spread
+from tracefx.control.custom_jvp import called, shown_count
+from tracefx.control.functions import (
+    Dims,
+    Flat,
+    OutDims,
+    body,
+    closes_over,
+    evaluated,
+    hosting,
+    mapped_function,
+    typed,
+    within,
+)
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import float0
+from tracefx.core.effects import Effects
+from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
+from tracefx.core.handler import CURRENT, ROOT, Handler, bind
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.passes import Prunable, dce
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    HoldsFunctions,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Mapper,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+    not_linear,
+)
+from tracefx.core.printer import ShownAsJax
+from tracefx.core.values import Value
+from tracefx.handlers.batch import Batch
+from tracefx.handlers.derived import Mask, batch_jaxpr
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.stage import stage
+from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
+
+Pull: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
+"""Residuals and the cotangents of the outputs to the cotangents of the operands."""
+
+
+@final
+@frozen(eq=False)
+class Forward:
+    """What the forward pass gives: outputs, what to keep for the backward pass, and the backward pass."""
+
+    outs: Sequence[Value]
+    residuals: Sequence[Value]
+    pull: Pull
+
+
+ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], Forward]
+"""The forward pass, which is told which operands are differentiated."""
+
+
+@final
+@frozen(eq=False)
+class CustomVJPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+    """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, to be shown."""
+
+    name = "custom_vjp_call"
+    label: str
+    fun: Flat
+    fwd: ForwardRule
+    bwd: Callable[..., object]
+    symbolic_zeros: bool = False
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return self.fun(*args)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return evaluated(self.label, self.fun(*args))
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        forward = self.fwd(primals, nonzero(tangents))
+        return forward.outs, pushed(self.label, forward, tangents)
+
+    @override
+    def within(self, enter: Callable[[Handler], Handler]) -> CustomVJPCall:
+        return evolve(self, fun=within(enter, self.fun), fwd=_forward_within(enter, self.fwd))
+
+    @override
+    def mapped(
+        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
+        fun, fwd = mapped_function(mapper, self.fun, dims, out), _mapped_forward(mapper, self.fwd, dims, out)
+        outs = bind(evolve(self, fun=fun, fwd=fwd), *args)
+        return outs, out.of(outs)
+
+    @override
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
+        traced = body(self.fun, recording, args)
+        n = len(traced.consts)
+        fwd = _hosted_forward(self.label, self.fwd, traced.held, n)
+        return CustomVJP(self.label, traced.jaxpr, fwd, self.bwd, n, self.symbolic_zeros), [*traced.consts, *args]
+
+
+@final
+@frozen(eq=False)
+class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Batchable, Lowerable, ShownAsJax):
+    """A call of `jaxpr`, which `fwd` differentiates. The first `num_consts` operands have no derivative."""
+
+    name = "custom_vjp_call"
+    label: str = field(metadata={"print": "name", "erased": True})
+    jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
+    fwd: ForwardRule = field(metadata={"erased": True})
+    bwd: Callable[..., object] = field(metadata={"erased": True})
+    num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
+    symbolic_zeros: bool = field(default=False, metadata={"hide_default": True, "erased": True})
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        params = {"name": self.label, "call_jaxpr": self.jaxpr, "fwd": self.fwd, "bwd": self.bwd}
+        return params | {"symbolic_zeros": self.symbolic_zeros} | shown_count(self.num_consts)
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomVJP:
+        return evolve(self, jaxpr=jaxprs[0])
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomVJP, tuple[bool, ...], tuple[bool, ...]]:
+        """The operands stay: the forward pass may use what the function does not."""
+        jaxpr = dce(self.jaxpr, used_outs)
+        if jaxpr is self.jaxpr:
+            return self, (True,) * len(jaxpr.invars), used_outs
+        fwd = self.fwd if all(used_outs) else _selected(self.fwd, used_outs)
+        return evolve(self, jaxpr=jaxpr, fwd=fwd), (True,) * len(jaxpr.invars), used_outs
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return called(self, self.label, self.jaxpr, avals)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.jaxpr, args, self.label)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return eval_jaxpr(self.jaxpr, (), args)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        forward = self.fwd(primals, nonzero(tangents))
+        forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))
+        return forward.outs, pushed(self.label, forward, tangents)
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
+        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
+        fwd = _mapped_forward(Batch(ROOT, axis), self.fwd, dims, OutDims(self.label, axis, derived.out_dims))
+        n = len(derived.consts)
+        prim = evolve(
+            self,
+            jaxpr=derived.jaxpr,
+            fwd=_hosted_forward(self.label, fwd, (), n),
+            num_consts=n + self.num_consts,
+        )
+        return bind(prim, *derived.consts, *args), derived.out_dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.inline(self.jaxpr, operands)
+
+
+# ------------------------------------------------------------------ forward passes
+
+
+def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
+    @wraps(fwd)
+    def entered(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        forward = within(enter, fwd)(primals, perturbed)
+        return evolve(forward, pull=within(enter, forward.pull))
+
+    return entered
+
+
+def _hosted_forward(label: str, fwd: ForwardRule, held: Sequence[Value], count: int) -> ForwardRule:
+    """The forward pass of an operation whose first `count` operands are what its functions closed over."""
+
+    @wraps(fwd)
+    def hosted(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        if any(perturbed[:count]):
+            raise closes_over(label)
+        consts = primals[:count]
+        run = within(hosting(held, consts), fwd) if held else fwd
+        forward = run(primals[count:], perturbed[count:])
+        kept = list(consts) if held else []
+
+        @wraps(forward.pull)
+        def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
+            k = len(kept)
+            back = within(hosting(held, residuals[:k]), forward.pull) if held else forward.pull
+            return [*[Zero(c.aval.tangent()) for c in consts], *back(residuals[k:], cts)]
+
+        return Forward(forward.outs, [*kept, *forward.residuals], pull)
+
+    return hosted if count else fwd
+
+
+def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
+    """The forward pass for those of the outputs that are used."""
+
+    @wraps(fwd)
+    def some(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        forward = fwd(primals, perturbed)
+        avals = [o.aval for o in forward.outs]
+
+        @wraps(forward.pull)
+        def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
+            given = iter(cts)
+            return forward.pull(
+                residuals, [next(given) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
+            )
+
+        return Forward(chosen(forward.outs, used), forward.residuals, pull)
+
+    return some
+
+
+def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) -> ForwardRule:
+    @wraps(fwd)
+    def batched(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        made: list[Forward] = []
+
+        def both(*values: Value) -> list[Value]:
+            forward = fwd(values, perturbed)
+            made.append(forward)
+            return [*forward.outs, *forward.residuals]
+
+        values, found = mapper.run(both, primals, dims)
+        (forward,) = made
+        n = len(forward.outs)
+        settled = out.settle(found[:n])
+        outs = list(map(out.place, values[:n], found[:n], settled))
+        pull = _mapped_pull(mapper, forward.pull, found[n:], [o.aval for o in forward.outs], out.of(outs), dims)
+        return Forward(outs, values[n:], pull)
+
+    return batched
+
+
+def _mapped_pull(
+    mapper: Mapper, pull: Pull, dims: Dims, out_avals: Sequence[ShapedArray], out_dims: Dims, in_dims: Dims
+) -> Pull:
+    """The backward pass of a whole batch. An operand alike for all of it has the sum of their cotangents.
+
+    `dims` are those of the residuals, `out_avals` the types of one example's outputs.
+    """
+    mapped = any(d is not None for d in out_dims)
+
+    @wraps(pull)
+    def batched(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
+        n, mask = len(residuals), nonzero(cts)
+        found_mask: Mask = ()
+        zeros: list[ShapedArray] = []
+
+        def back(*values: Value) -> list[Value]:
+            nonlocal found_mask, zeros
+            found = pull(values[:n], spread(values[n:], mask, out_avals))
+            found_mask, zeros = nonzero(found), [ct.aval for ct in found]
+            return present(found)
+
+        results, found_dims = mapper.run(back, [*residuals, *present(cts)], [*dims, *chosen(out_dims, mask)])
+        pairs = zip(results, found_dims, strict=True)
+        size = mapper.axis.size
+        return [
+            (_fitted(mapper.axis, *next(pairs), dim, mapped) if live else Zero(_spread_aval(aval, size, dim)))
+            for live, aval, dim in zip(found_mask, zeros, in_dims, strict=True)
+        ]
+
+    return batched
+
+
+def _fitted(axis: MappedAxis, ct: Value, dim: int | None, target: int | None, mapped: bool) -> Value:
+    """A cotangent with its batch axis at `target`, or summed along it."""
+    if target is not None:
+        return move_axis(batch_first(ct, dim, axis), 0, target)
+    if dim is None and not mapped:
+        return ct
+    return reduce_sum(batch_first(ct, dim, axis), (0,))
+
+
+def _spread_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
+    return aval if dim is None else aval.with_axis(size, dim)
+
+
+# ------------------------------------------------------------------ the linear part
+
+
+def pushed(label: str, forward: Forward, tangents: Sequence[Tangent]) -> list[Tangent]:
+    """The tangents of the outputs: a linear map that is known by its transpose, and bound without being computed."""
+    avals = [o.aval.tangent() for o in forward.outs]
+    prim = CustomLinear(label, forward.pull, len(forward.residuals), nonzero(tangents), tuple(avals))
+    if not any(prim.live):
+        return [Zero(a) for a in avals]
+    return spread(bind(prim, *forward.residuals, *present(tangents)), prim.live, avals)
+
+
+@final
+@frozen(eq=False)
+class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFunctions):
+    """The linear map whose transpose is `pull`, a backward pass, at `residuals`, the first operands.
+
+    The other operands are the tangents of those operands of the function that are marked in `nonzero`, the outputs
+    the tangents of its outputs, without those that have none. Transposed, which is all that reverse mode asks, it
+    calls the backward pass, linear or not. Computed forwards, it transposes the backward pass, which must be linear.
+    """
+
+    name = "custom_lin"
+    label: str = field(metadata={"print": "name"})
+    pull: Pull = field(metadata={"print": "bwd"})
+    residuals: int = field(metadata={"print": "num_res"})
+    nonzero: Mask
+    out_avals: tuple[ShapedArray, ...]
+
+    @property
+    def live(self) -> Mask:
+        """Which outputs of the function have a tangent."""
+        return tuple([a.dtype != float0 for a in self.out_avals])
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return chosen(self.out_avals, self.live)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return evaluated(self.label, self.expand(*args))
+
+    @override
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomLinear, Sequence[Value]]:
+        return self, args
+
+    @override
+    def within(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
+        return evolve(self, pull=within(enter, self.pull))
+
+    def cotangents(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
+        """Cotangents of the tangents that are operands, from those of the outputs."""
+        given = iter(cts)
+        full = [next(given) if live else Zero(a) for live, a in zip(self.live, self.out_avals, strict=True)]
+        return chosen(self.pull(residuals, full), self.nonzero)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        n = self.residuals
+        residuals = [x for x in args[:n] if not isinstance(x, Linear)]
+        if len(residuals) < n:
+            raise not_linear(self)
+        found = self.cotangents(residuals, cts)
+        return [*[None] * n, *[ct if isinstance(x, Linear) else None for ct, x in zip(found, args[n:], strict=True)]]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        n = self.residuals
+        residuals, tangents = args[:n], args[n:]
+        avals = chosen(self.out_avals, self.live)
+
+        def pulled(*cts: Value) -> list[Value]:
+            found = self.cotangents(residuals, cts)
+            return [instantiate(ct) for ct in found]
+
+        try:
+            jaxpr, consts = stage(pulled, avals, CURRENT.get())
+        except ConcretizationError as error:
+            raise self.only_backwards("depends on the values of its cotangents") from error
+        try:
+            found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
+        except (MissingRuleError, TypeError) as error:
+            raise self.only_backwards("is not linear in its cotangents") from error
+        return [instantiate(fit(Zero(a) if t is None else t, a)) for t, a in zip(found, avals, strict=True)]
+
+    def only_backwards(self, why: str) -> NotLinearError:
+        return NotLinearError(
+            f"forward-mode differentiation of {self.label} transposes its backward pass, which {why}; use reverse mode "
+            "(grad, vjp, jacrev), which calls the backward pass as it is, or forward mode around reverse mode, or give "
+            f"{self.label} a derivative with custom_jvp"
+        )
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        n = self.residuals
+        if not any(nonzero(tangents[:n])):
+            outs = bind(self, *primals)
+            places = iter(nonzero(tangents[n:]))
+            moving = tuple([m and next(places) for m in self.nonzero])
+            return outs, bind(evolve(self, nonzero=moving), *primals[:n], *present(tangents[n:]))
+        handler = JVP(CURRENT.get())
+        duals = list(map(handler.wrap, primals, tangents))
+        token = CURRENT.set(handler)
+        try:
+            pairs = list(map(handler.unwrap, self.expand(*duals)))
+        finally:
+            CURRENT.reset(token)
+        return [p for p, _ in pairs], [t for _, t in pairs]
+
+    @override
+    def mapped(
+        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        n, size = self.residuals, mapper.axis.size
+        given = iter(dims[n:])
+        in_dims = [next(given) if m else None for m in self.nonzero]
+        out_dims = [0] * len(self.out_avals)
+        pull = _mapped_pull(mapper, self.pull, dims[:n], self.out_avals, out_dims, in_dims)
+        outs = tuple([a.with_axis(size, 0) for a in self.out_avals])
+        prim = evolve(self, pull=pull, out_avals=outs)
+        return bind(prim, *args), [0] * sum(self.live)

@@ -1,0 +1,240 @@
+"""What operations that hold the user's functions share: running them elsewhere, and once for a whole batch.
+
+Such a function takes and gives values. It may close over tracers, and be called long after the handler that made them
+has done its work. The program that was recorded takes them as operands then, and `Hosting` puts those in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ClassVar, TypeAlias, TypeVar, final
+
+from attrs import evolve, frozen
+from typing_extensions import ParamSpec, override
+
+from tracefx.control.bodies import chosen, nonzero, present
+from tracefx.core.avals import ShapedArray
+from tracefx.core.errors import ClosedOverTracerError
+from tracefx.core.handler import CURRENT, Handler, Tracer
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.handlers.stage import stage
+from tracefx.ops.basis import batch_first, retyped
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Flat: TypeAlias = Callable[..., Sequence[Value]]
+"""A function of values to values."""
+Dims: TypeAlias = Sequence[int | None]
+
+# ------------------------------------------------------------------ handlers in force in a function
+
+
+def within(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P, R]:
+    """The function, run under `enter` of the handler that is current then."""
+
+    @wraps(f)
+    def entered(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = CURRENT.set(enter(CURRENT.get()))
+        try:
+            return f(*args, **kwargs)
+        finally:
+            CURRENT.reset(token)
+
+    return entered
+
+
+@final
+@frozen(eq=False)
+class Hosting(Handler):
+    """Puts operands in the place of the values, `held`, that a function closes over."""
+
+    title: ClassVar[str] = "a custom function"
+    inner: Handler
+    held: tuple[Value, ...]
+    operands: tuple[Value, ...]
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    def over(self, inner: Handler) -> Hosting:
+        return evolve(self, inner=inner)
+
+    @override
+    def hosts(self, tracer: Tracer) -> bool:
+        return any(tracer is x for x in self.held)
+
+    def resolve(self, x: Value) -> Value:
+        for held, operand in zip(self.held, self.operands, strict=True):
+            if x is held:
+                return operand
+        return x
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        values = [self.resolve(a) for a in args]
+        if not isinstance(prim, HoldsFunctions):
+            return self.inner.bind(prim, values)
+        token = CURRENT.set(self.inner)
+        try:
+            return self.inner.bind(prim.within(self.over), values)
+        finally:
+            CURRENT.reset(token)
+
+
+def resolved(values: Sequence[Value]) -> list[Value]:
+    """What a function gave, which may be what it closes over."""
+    current = CURRENT.get()
+    return [_resolved(x, current) if isinstance(x, Tracer) and x.handler is not current else x for x in values]
+
+
+def _resolved(x: Value, handler: Handler) -> Value:
+    for h in handler.chain():
+        if isinstance(h, Hosting):
+            x = h.resolve(x)
+    return x
+
+
+def closes_over(label: str) -> ClosedOverTracerError:
+    return ClosedOverTracerError(
+        f"{label} is differentiated with respect to a value that it, or a rule of it, closes over, but its rule is "
+        "for its arguments alone: make the value an argument, for which tracefx.closure_convert is there, or hand on "
+        "tracefx.lax.stop_gradient of it"
+    )
+
+
+def evaluated(label: str, outs: Sequence[Value]) -> Sequence[Value]:
+    """The outputs of a function evaluated at values: a tracer among them came in by another way than the operands."""
+    for x in outs:
+        if isinstance(x, Tracer):
+            raise closes_over(label)
+    return outs
+
+
+@final
+@frozen(eq=False)
+class Body:
+    """A function as a program: `consts`, which it closed over, are its first inputs."""
+
+    jaxpr: Jaxpr
+    consts: tuple[Value, ...]
+
+    @property
+    def held(self) -> tuple[Value, ...]:
+        """What has to be put in the place of `consts` when the function, or a rule of it, runs elsewhere."""
+        return self.consts if any(isinstance(c, Tracer) for c in self.consts) else ()
+
+
+def body(fun: Flat, recording: Handler, args: Sequence[Value]) -> Body:
+    jaxpr, consts = stage(fun, [a.aval for a in args], recording)
+    return Body(jaxpr.closed(), tuple(consts))
+
+
+def typed(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
+    """Outputs whose types differ from `avals` in weakness at most, with these types."""
+    return [
+        x if x.aval is aval or x.aval == aval else retyped(x, aval.dtype, aval.weak_type)
+        for x, aval in zip(outs, avals, strict=True)
+    ]
+
+
+# ------------------------------------------------------------------ one run for a whole batch
+
+
+@final
+class OutDims:
+    """Where the outputs of a function and of its rules have the batch axis: first, or nowhere.
+
+    What runs first settles it, since an output may differ along the batch in one of them and not in another. Where an
+    operand differs along the batch all outputs do.
+    """
+
+    __slots__ = ("_axis", "_label", "_settled")
+
+    def __init__(self, label: str, axis: MappedAxis, settled: Dims | bool) -> None:
+        self._label = label
+        self._axis = axis
+        self._settled: bool | list[bool] = settled if isinstance(settled, bool) else [d is not None for d in settled]
+
+    def settle(self, *dims: Dims) -> list[bool]:
+        """Which outputs have the axis; in each of `dims`, where the values that share an output's place have it."""
+        found = [any(d is not None for d in column) for column in zip(*dims, strict=True)]
+        if self._settled is True:
+            return [True] * len(found)
+        if self._settled is False:
+            self._settled = found
+        elif any(f and not s for f, s in zip(found, self._settled, strict=True)):
+            raise TypeError(
+                f"{self._label}: by its rule an output differs along a mapped axis, which none of the arguments has, "
+                "nor the output by the function itself"
+            )
+        return self._settled
+
+    def place(self, x: Value, dim: int | None, mapped: bool) -> Value:
+        return batch_first(x, dim, self._axis) if mapped else x
+
+    def of(self, outs: Sequence[Value]) -> list[int | None]:
+        settled = self._settled if isinstance(self._settled, list) else [self._settled] * len(outs)
+        return [0 if mapped else None for mapped in settled]
+
+
+def mapped_function(mapper: Mapper, f: Flat, dims: Dims, out: OutDims) -> Flat:
+    @wraps(f)
+    def batched(*values: Value) -> list[Value]:
+        outs, out_dims = mapper.run(f, values, dims)
+        return list(map(out.place, outs, out_dims, out.settle(out_dims)))
+
+    return batched
+
+
+Rule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], tuple[Sequence[Value], Sequence[Tangent]]]
+"""Primals and tangents of the operands to those of the outputs."""
+
+
+def mapped_rule(mapper: Mapper, rule: Rule, dims: Dims, out: OutDims) -> Rule:
+    @wraps(rule)
+    def batched(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
+        n, mask = len(primals), nonzero(tangents)
+        out_mask: tuple[bool, ...] = ()
+
+        def both(*values: Value) -> list[Value]:
+            nonlocal out_mask
+            given = iter(values[n:])
+            duals = [next(given) if m else Zero(x.aval.tangent()) for x, m in zip(values, mask, strict=False)]
+            outs, out_tangents = rule(values[:n], duals)
+            out_mask = nonzero(out_tangents)
+            return [*outs, *present(out_tangents)]
+
+        values, found = mapper.run(both, [*primals, *present(tangents)], [*dims, *chosen(dims, mask)])
+        count = len(out_mask)
+        moved = zip(values[count:], found[count:], strict=True)
+        pairs = [next(moved) if m else None for m in out_mask]
+        settled = out.settle(found[:count], [None if pair is None else pair[1] for pair in pairs])
+        outs = list(map(out.place, values[:count], found[:count], settled))
+        return outs, [
+            Zero(x.aval.tangent()) if pair is None else out.place(*pair, mapped)
+            for x, pair, mapped in zip(outs, pairs, settled, strict=True)
+        ]
+
+    return batched
+
+
+def hosted_rule(label: str, rule: Rule, held: Sequence[Value], count: int) -> Rule:
+    """The rule of an operation whose first `count` operands are what its functions closed over: `held`, if tracers."""
+
+    @wraps(rule)
+    def hosted(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        if any(nonzero(tangents[:count])):
+            raise closes_over(label)
+        run = within(hosting(held, primals[:count]), rule) if held else rule
+        return run(primals[count:], tangents[count:])
+
+    return hosted if count else rule
+
+
+def hosting(held: Sequence[Value], operands: Sequence[Value]) -> Callable[[Handler], Handler]:
+    return Hosting(CURRENT.get(), tuple(held), tuple(operands)).over

@@ -1,0 +1,15 @@
+"""Functions that bring their derivative along, and what their rules speak of."""
+
+from __future__ import annotations
+
+from tracefx.core.errors import ClosedOverTracerError as ClosedOverTracerError
+from tracefx.core.errors import NotLinearError as NotLinearError
+from tracefx.transforms.custom_derivatives import CustomVJPPrimal as CustomVJPPrimal
+from tracefx.transforms.custom_derivatives import SymbolicZero as SymbolicZero
+from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
+from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
+from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
+from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
+from tracefx.transforms.custom_derivatives import (
+    custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
+)

@@ -1,0 +1,196 @@
+"""What functions with rules of their own share: how a call is resolved, how rules are run, and what they must give."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
+from typing import Any, Concatenate, Generic, Self, TypeVar, final, overload
+
+from attrs import frozen
+from typing_extensions import ParamSpec, override
+
+from tracefx.control.functions import resolved, typed
+from tracefx.core import dtypes, trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.errors import ClosedOverTracerError, EscapedTracerError
+from tracefx.core.handler import Tracer
+from tracefx.core.source import ORIGIN
+from tracefx.core.trees import PyTree, TreeDef
+from tracefx.core.values import Value
+from tracefx.ops.selection import stop_gradient
+from tracefx.transforms.arguments import flatten_values, name_of, require_callable
+from tracefx.transforms.bodies import require_types
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def run(f: Callable[P, R], name: str, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a user's function from a rule."""
+    token = ORIGIN.set(None)
+    try:
+        return f(*args, **kwargs)
+    except ClosedOverTracerError:
+        raise
+    except EscapedTracerError as error:
+        raise ClosedOverTracerError(
+            f"{name}: {error}\nIf {name}, or a rule of it, closes over that value: it has a rule for its arguments "
+            "alone, so make the value an argument; tracefx.closure_convert makes arguments of what a function closes "
+            "over, and tracefx.lax.stop_gradient a constant of a value"
+        ) from error
+    finally:
+        ORIGIN.reset(token)
+
+
+@final
+@frozen(eq=False)
+class Arguments:
+    """The arguments of a call: `statics`, by position, go to the user's functions as they are."""
+
+    statics: dict[int, Any]
+    dynamic: tuple[Any, ...]
+
+    def merged(self, dynamic: Sequence[Any]) -> list[Any]:
+        rest: Iterator[Any] = iter(dynamic)
+        count = len(self.statics) + len(dynamic)
+        return [self.statics[i] if i in self.statics else next(rest) for i in range(count)]
+
+
+class CustomFunction(Generic[P, R]):
+    """A function with a rule of its own. It is called, and binds to instances, as the function it wraps."""
+
+    __name__: str
+    __wrapped__: Callable[P, R]
+    title: str
+
+    def __init__(
+        self,
+        fun: Callable[P, R],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
+        require_callable(self.title, fun)
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self._name = name_of(fun)
+        self._where = f"{self.title} of {self._name}"
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self._signature = None
+        self.nondiff_argnums = self._places(nondiff_argnums, nondiff_argnames)
+
+    def _places(self, numbers: int | Sequence[int], names: str | Sequence[str]) -> tuple[int, ...]:
+        numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+        names = (names,) if isinstance(names, str) else tuple(names)
+        parameters = [] if self._signature is None else list(self._signature.parameters.values())
+        positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        more = self._signature is None or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        for n in numbers:
+            if isinstance(n, bool) or not isinstance(n, int):
+                raise TypeError(f"{self._where}: nondiff_argnums must be integers, got {numbers!r}")
+            if (n >= len(positional) and not more) or n < -len(positional):
+                raise ValueError(
+                    f"{self._where}: nondiff_argnums names argument {n}, but the function takes {len(positional)}"
+                )
+        for name in names:
+            if name not in positional:
+                raise ValueError(
+                    f"{self._where}: nondiff_argnames names {name!r}, but the function's positional arguments are "
+                    f"{', '.join(positional) or 'none'}"
+                )
+        places = {n % len(positional) if n < 0 else n for n in numbers}
+        return tuple(sorted(places | {positional.index(name) for name in names}))
+
+    def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """The arguments by position, defaults included."""
+        if self._signature is None:
+            if kwargs:
+                raise TypeError(f"{self._where}: {', '.join(kwargs)} given by keyword, but its signature is unknown")
+        else:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self._where}: {error}") from error
+            bound.apply_defaults()
+            named = [name for name in bound.kwargs if name in kwargs]
+            if named:
+                raise TypeError(
+                    f"{self._where}: {', '.join(named)} can be given by keyword only, but rules take arguments by "
+                    "position; make them positional, or give them to the function with functools.partial"
+                )
+            args = bound.args
+        statics = {i: _constant(args[i]) for i in self.nondiff_argnums if i < len(args)}
+        return Arguments(statics, tuple([x for i, x in enumerate(args) if i not in statics]))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        raise NotImplementedError
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self: Callable[Concatenate[S, Q], R], instance: S, owner: type | None = None) -> Callable[Q, R]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        return self if instance is None else MethodType(self, instance)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{self.title} {self.fun!r}>"
+
+
+def _constant(x: PyTree) -> Any:
+    return trees.map(lambda leaf: stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf, x)
+
+
+def require_pair(what: str, out: object, parts: str) -> tuple[Any, Any]:
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"{what} must give a pair ({parts}), got {out!r}")
+    first, second = out
+    return first, second
+
+
+@final
+class Outputs:
+    """The structure and the types of what a function gives, by the first run of it or of a rule of it."""
+
+    __slots__ = ("_avals", "_name", "_tree", "_what")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._what = ""
+        self._tree: TreeDef | None = None
+        self._avals: list[ShapedArray] = []
+
+    @property
+    def tree(self) -> TreeDef:
+        assert self._tree is not None, f"nobody has run {self._name}"
+        return self._tree
+
+    def flatten(self, out: PyTree, what: str) -> list[Value]:
+        """The leaves of what `what` gave, which has the structure and the types of what was given before."""
+        values, tree = flatten_values(out, what)
+        values = resolved(values)
+        if self._tree is None:
+            self._tree, self._avals, self._what = tree, [x.aval for x in values], what
+            return values
+        whose = f"{self._name}, and in the place of its output the rule of it,"
+        trees.require_same_structure(whose, self._tree, tree, self._what, what)
+        avals = [x.aval for x in values]
+        fits = [(a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(avals, self._avals, strict=True)]
+        remedy = "The rule has to compute what the function does."
+        require_types(whose, tree, (self._what, self._avals), (what, avals), fits, remedy)
+        return typed(values, self._avals)
+
+
+def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
+    """Whether a value of the type `aval`, if need be of a Python number, can be a tangent of the type `expected`."""
+    if aval.shape != expected.shape:
+        return False
+    if aval.dtype == expected.dtype:
+        return True
+    complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
+    return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
