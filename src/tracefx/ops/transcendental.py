@@ -94,6 +94,10 @@ class Log(Transcendental):
     def derivative(self, x: Value, out: Value) -> Value:
         return div(1.0, x)
 
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return div(tangent, *primals)  # one operation, one rounding
+
 
 @final
 class Log1p(Transcendental):
