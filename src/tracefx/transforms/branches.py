@@ -95,7 +95,9 @@ def _forms(given: tuple[Any, ...], operand: Any, named: dict[str, Any]) -> tuple
 def switch(index: Any, branches: Sequence[Callable[P, R]], *operands: P.args, **none: P.kwargs) -> R: ...
 @overload
 def switch(index: Any, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT) -> Any:
+def switch(  # type: ignore[misc]  # P.kwargs, which is empty, may not be left out of an overload
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _ABSENT
+) -> Any:
     """`branches[index](*operands)`, the index (an integer scalar) clamped to the branches there are.
 
     All branches are traced, and give trees of one structure and the same types. `TypeError` for an index of another

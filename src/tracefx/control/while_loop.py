@@ -1,0 +1,303 @@
+"""`while` as an operation: a program applied as long as another says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar, final
+
+import numpy as np
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import (
+    Structured,
+    alone,
+    chosen,
+    merged,
+    nonzero,
+    others,
+    present,
+    reads,
+    rearranged,
+    spread,
+)
+from tracefx.control.call import Call
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.passes import dce
+from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
+from tracefx.core.values import Value
+from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
+from tracefx.handlers.stage import stage
+from tracefx.ops.basis import batch_first, broadcast_in_dim, instantiate
+from tracefx.ops.reduction import reduce_or
+from tracefx.ops.selection import select_n
+
+X = TypeVar("X")
+TRUTH: Final = ShapedArray((), np.dtype(np.bool_))
+
+
+@final
+@frozen(eq=False)
+class While(Structured):
+    """While `cond_jaxpr(constants, carry)` holds, the next carry is `body_jaxpr(constants, carry)`.
+
+    The operands are the constants of the condition, those of the body, and the first carry.
+    """
+
+    name = "while"
+    body_jaxpr: Jaxpr
+    body_nconsts: int
+    cond_jaxpr: Jaxpr
+    cond_nconsts: int
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return self.cond_jaxpr, self.body_jaxpr
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> While:
+        return evolve(self, cond_jaxpr=jaxprs[0], body_jaxpr=jaxprs[1])
+
+    def parts(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
+        """What belongs to the condition's constants, the body's, and the carry."""
+        n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
+        return xs[:n], xs[n:m], xs[m:]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        cond_consts, body_consts, carry = map(tuple, self.parts(avals))
+        for what, body, given in (
+            ("condition", self.cond_jaxpr, cond_consts + carry),
+            ("body", self.body_jaxpr, body_consts + carry),
+        ):
+            if body.in_avals != given:
+                raise TypeError(f"the {what} of while takes ({show_avals(body.in_avals)}), got ({show_avals(given)})")
+        if self.cond_jaxpr.out_avals != (TRUTH,):
+            raise TypeError(f"the condition of while must give {TRUTH}, not ({show_avals(self.cond_jaxpr.out_avals)})")
+        if self.body_jaxpr.out_avals != carry:
+            raise TypeError(
+                f"the body of while takes the carry ({show_avals(carry)}) and gives "
+                f"({show_avals(self.body_jaxpr.out_avals)})"
+            )
+        return carry
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        program = self.memo.get("alone", lambda: alone(self, [a.aval for a in args]))
+        return BACKEND.value.run(program, args, self.name)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        cond_consts, body_consts, carry = self.parts(operands)
+        return builder.loop(
+            carry,
+            lambda b, state: b.inline(self.cond_jaxpr, [*cond_consts, *state]),
+            lambda b, state: b.inline(self.body_jaxpr, [*body_consts, *state]),
+        )
+
+    # -------------------------------------------------------------- what nobody uses
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[While, tuple[bool, ...], tuple[bool, ...]]:
+        return self.memo.get(("prune", used_outs), lambda: self._pruned(used_outs))
+
+    def _pruned(self, used_outs: Mask) -> tuple[While, Mask, Mask]:
+        cond, n, m = dce(self.cond_jaxpr), self.cond_nconsts, self.body_nconsts
+        asked = reads(cond)
+        carry = tuple([a or b for a, b in zip(used_outs, asked[n:], strict=True)])
+        while True:  # a carry is used if the next step's use of it is
+            body = dce(self.body_jaxpr, carry)
+            used = reads(body)
+            more = tuple([a or b for a, b in zip(carry, used[m:], strict=True)])
+            if more == carry:
+                break
+            carry = more
+        if all(carry) and all(asked[:n]) and all(used[:m]):
+            same = cond is self.cond_jaxpr and body is self.body_jaxpr
+            return (self if same else self.with_jaxprs(cond, body)), (True,) * (n + m + len(carry)), carry
+        op = evolve(
+            self,
+            cond_jaxpr=rearranged(cond, _places(asked[:n] + carry)),
+            cond_nconsts=sum(asked[:n]),
+            body_jaxpr=rearranged(body, _places(used[:m] + carry)),
+            body_nconsts=sum(used[:m]),
+        )
+        return op, asked[:n] + used[:m] + carry, carry
+
+    # -------------------------------------------------------------- forward mode
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        _, d_consts, d_carry = self.parts(tangents)
+        given, start = nonzero(d_consts), nonzero(d_carry)
+        op, extra, moving = self.memo.get(("jvp", given, start), lambda: self._jvp(given, start))
+        cond_consts, body_consts, carry = self.parts(primals)
+        d_moving = [instantiate(t) for t in chosen(d_carry, moving)]
+        outs = bind(op, *cond_consts, *extra, *body_consts, *present(d_consts), *carry, *d_moving)
+        n = len(carry)
+        return outs[:n], spread(outs[n:], moving, [c.aval for c in carry])
+
+    def _jvp(self, consts: Mask, start: Mask) -> tuple[While, Consts, Mask]:
+        carry = start
+        while True:  # a carry has a tangent from the first step on if it has one after any
+            derived = jvp_jaxpr(self.body_jaxpr, consts + carry, carry)
+            if derived.out_nonzero == carry:
+                break
+            carry = derived.out_nonzero
+        n_extra, n_consts, n_carry = len(derived.consts), len(consts), len(carry)
+        fixed, first = n_extra + n_consts, n_extra + n_consts + n_carry
+        inputs = [*range(fixed), *range(first, first + sum(consts)), *range(fixed, first)]
+        inputs += range(first + sum(consts), len(derived.jaxpr.invars))
+        op = evolve(
+            self,
+            cond_jaxpr=_widened(self.cond_jaxpr, [a.tangent() for a in chosen(self.body_jaxpr.out_avals, carry)]),
+            body_jaxpr=rearranged(derived.jaxpr, inputs),
+            body_nconsts=fixed + sum(consts),
+        )
+        return op, derived.consts, carry
+
+    # -------------------------------------------------------------- batching
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        plan = self.memo.get(("batch", axis, tuple(dims)), lambda: self._batch(axis, tuple(dims)))
+        (cond_consts, body_consts, carry), (_, _, carry_dims) = self.parts(args), self.parts(dims)
+        carry = [batch_first(x, d, axis) if b else x for x, d, b in zip(carry, carry_dims, plan.carry, strict=True)]
+        out_dims = [0 if b else None for b in plan.carry]
+        asked = [*plan.cond_consts, *cond_consts]
+        done = [*plan.body_consts, *body_consts]
+        if plan.first is None:
+            return bind(plan.op, *asked, *done, *carry), out_dims
+        going = bind(Call("condition", plan.first), *asked, *carry)
+        return bind(plan.op, *asked, *done, *going, *carry)[1:], out_dims
+
+    def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> _Batched:
+        cond_dims, body_dims, start = map(tuple, self.parts(dims))
+        carry = tuple([d is not None for d in start])
+        given = self.body_jaxpr.invars[self.body_nconsts :]
+        while True:  # a carry differs along the batch from the first step on if it does after any
+            places = tuple([0 if b else None for b in carry])
+            body = batch_jaxpr(self.body_jaxpr, axis, body_dims + places, carry)
+            cond = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places)
+            alike = cond.out_dims == (None,)
+            more = tuple([d is not None for d in body.out_dims])
+            if not alike:  # what steps change differs with their number
+                more = tuple([b or x is not v for b, x, v in zip(more, self.body_jaxpr.outs, given, strict=True)])
+            if more == carry:
+                break
+            carry = more
+        cond_nconsts, body_nconsts = len(cond.consts) + self.cond_nconsts, len(body.consts) + self.body_nconsts
+        if alike:
+            op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts)
+            return _Batched(op, cond.consts, body.consts, carry, None)
+        self._require_no_effects()
+        going = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places, (True,))
+        assert len(going.consts) == len(cond.consts)
+        n, m = cond_nconsts, cond_nconsts + body_nconsts
+
+        def step(*args: Value) -> list[Value]:
+            asked, done, (goes, *old) = args[:n], args[n:m], args[m:]
+            new = eval_jaxpr(body.jaxpr, (), [*done, *old])
+            kept = [_where(goes, x, y) if b else x for x, y, b in zip(new, old, carry, strict=True)]
+            return [*eval_jaxpr(going.jaxpr, (), [*asked, *kept]), *kept]
+
+        each = ShapedArray((axis.size,), TRUTH.dtype)
+        carried = body.jaxpr.in_avals[body_nconsts:]
+        fixed = (*going.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
+        stepping, _ = stage(step, [*fixed, each, *carried])
+        any_goes, _ = stage(lambda goes, *_: [reduce_or(goes, (0,))], [each, *carried])
+        op = While(stepping, m, any_goes, 0)
+        return _Batched(op, going.consts, body.consts, carry, going.jaxpr)
+
+    def _require_no_effects(self) -> None:
+        if any(effect.observable for effect in self.effects):
+            shown = ", ".join(sorted(map(str, self.effects)))
+            raise ValueError(
+                "vmap of while_loop: its condition differs along the batch, so that all go on until the last is done, "
+                f"but it has effects ({shown}); take them out of the loop, or loop over the batch with lax.map"
+            )
+
+    # -------------------------------------------------------------- partial evaluation
+
+    @override
+    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        """What is known of the carry is computed now; the rest is put off with the whole loop, which runs again."""
+        mask = tuple(unknown)
+        plan = self.memo.get(("unzip", mask), lambda: self._unzip(mask))
+        if plan is None:
+            return recorder.record(self, args)
+        op, out_unknown = plan
+        cond_consts, body_consts, carry = self.parts(args)
+        _, late_consts, _ = self.parts(unknown)
+        operands = [*cond_consts, *others(body_consts, late_consts), *others(carry, out_unknown)]
+        outs = recorder.evaluate(op, operands) if operands else []
+        later = recorder.record(self, args)
+        return merged(out_unknown, chosen(later, out_unknown), outs)
+
+    def _unzip(self, unknown: Mask) -> tuple[While, Mask] | None:
+        """The loop of the known carries alone, and which carries are unknown; `None` if all depends on them."""
+        cond_consts, consts, carry = map(tuple, self.parts(unknown))
+        while True:
+            split = unzip_jaxpr(self.body_jaxpr, consts + carry, carry)
+            if split.out_unknown == carry:
+                break
+            carry = split.out_unknown
+        asked = reads(self.cond_jaxpr)[self.cond_nconsts :]
+        if any(cond_consts) or any(a and u for a, u in zip(asked, carry, strict=True)):
+            return None
+        n = carry.count(False)
+        if not n:
+            return None
+        # Without residuals the known half is the body's own computation of these carries.
+        body = dce(self.body_jaxpr, tuple([not u for u in carry]))
+        left = [i for i, u in enumerate(consts + carry) if not u]
+        places = [*range(self.cond_nconsts), *[self.cond_nconsts + i for i, u in enumerate(carry) if not u]]
+        op = While(rearranged(body, left), consts.count(False), rearranged(self.cond_jaxpr, places), self.cond_nconsts)
+        return op, carry
+
+    # -------------------------------------------------------------- transposition
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        raise ValueError(
+            "reverse-mode differentiation doesn't work for lax.while_loop, nor for lax.fori_loop with bounds that are "
+            "traced: how many steps there are to go back through is known only when the program runs. Give "
+            "while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or differentiate forward "
+            "with jvp or jacfwd"
+        )
+
+
+@final
+@frozen(eq=False)
+class _Batched:
+    """A loop for a whole batch: its operation, what the rules brought along, which carries differ along the batch.
+
+    Where the condition does, the loop has one more carry, which goes in front and says who goes on; `first` computes
+    it before the first step.
+    """
+
+    op: While
+    cond_consts: Consts
+    body_consts: Consts
+    carry: Mask
+    first: Jaxpr | None
+
+
+def _places(mask: Mask) -> list[int]:
+    return [i for i, use in enumerate(mask) if use]
+
+
+def _widened(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
+    """The program with more inputs, which it doesn't read."""
+    return rearranged(jaxpr, [*range(len(jaxpr.invars)), *avals])
+
+
+def _where(goes: Value, new: Value, old: Value) -> Value:
+    shape = new.aval.shape
+    return select_n(broadcast_in_dim(goes, shape, (0,)) if len(shape) > 1 else goes, old, new)
