@@ -1,18 +1,34 @@
 """Operations element by element, on operands of all their dtypes and of any shape, edge values among them."""
 
+# mypy: untyped-calls-exclude="jax"
+
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from tests.laws.examples import few
 from tests.laws.samples import SAMPLES
+from tests.ops.harness import assert_close, aval_of
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import from_numpy, to_numpy
 from tracefx.ops.elementwise import Elementwise
 from tracefx.ops.operation import Compiled
 from tracefx.testing import (
+    check_function,
     check_primitive,
     identity_changes_nothing,
     staging_changes_nothing,
@@ -20,32 +36,88 @@ from tracefx.testing import (
     types_are_as_said,
     vmap_is_a_loop,
 )
-from tracefx.testing.strategies import arrays, dtypes, shapes
+from tracefx.testing import strategies as drawn
+from tracefx.testing.strategies import arrays, shapes
+from tracefx.testing.tolerances import ulps_of
 
-# Evaluating an operation that has no kernel compiles it, for every type that a batch may have.
-ELEMENTWISE: Final = [
-    prim
-    for prim in [samples[0].prim for samples in SAMPLES.values()]
-    if isinstance(prim, Elementwise) and not isinstance(prim, Compiled)
-]
-LAWS: Final = (
-    types_are_as_said,
-    staging_changes_nothing,
-    identity_changes_nothing,
-    text_says_it_all,
-    vmap_is_a_loop,
-)
+PRIMITIVES: Final = [samples[0].prim for samples in SAMPLES.values()]
+ELEMENTWISE: Final = [prim for prim in PRIMITIVES if isinstance(prim, Elementwise)]
+LAWS: Final = (types_are_as_said, staging_changes_nothing, identity_changes_nothing, text_says_it_all)
+
+
+@st.composite
+def operands(draw: DrawFn, prim: Elementwise, count: int, weak: bool, least_bits: int = 1) -> list[Array]:
+    def accepts(dtype: DType) -> bool:
+        return prim.domain.accepts(dtype) and dtypes.itemsize_bits(dtype) >= least_bits
+
+    dtype = draw(drawn.dtypes(accepts))
+    shape = draw(shapes(max_dims=2, max_side=2))
+    chosen = []
+    for i in range(count):
+        has_axes = (i, count) == (1, 3) or draw(st.booleans())  # clamp's bounds are not wider than what it clamps
+        chosen.append(draw(arrays(dtype, shape if has_axes else (), weak=weak)))
+    return chosen
 
 
 @pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
 @few(8)
 @given(st.data())
 def test_laws(prim: Elementwise, data: st.DataObject) -> None:
-    dtype = data.draw(dtypes(prim.domain.accepts))
-    shape = data.draw(shapes(max_dims=2, max_side=2))
-    count = len(SAMPLES[prim.name][0].operands[0])
-    operands = []
-    for i in range(count):
-        has_axes = (i, count) == (1, 3) or data.draw(st.booleans())  # clamp's bounds are not wider than what it clamps
-        operands.append(data.draw(arrays(dtype, shape if has_axes else (), weak=True)))
-    check_primitive(prim, operands, laws=LAWS)
+    # Evaluating an operation that has no kernel compiles it, for every type that a batch may have.
+    laws = LAWS if isinstance(prim, Compiled) else (*LAWS, vmap_is_a_loop)
+    sample = SAMPLES[prim.name][0]
+    xs = data.draw(operands(prim, len(sample.operands[0]), weak=True))
+    if sample.within is None:
+        check_primitive(prim, xs, laws=laws)
+    else:
+        check_function(sample.within, *xs, laws=laws)
+
+
+# ------------------------------------------------------------------ beside JAX
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}
+)
+WITH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "integer_pow": lambda x: jax.lax.integer_pow(x, 3),
+        "round": lambda x: jax.lax.round(x, jax.lax.RoundingMethod.AWAY_FROM_ZERO),
+        "reduce_precision": lambda x: jax.lax.reduce_precision(x, 5, 10),
+    }
+)
+
+
+def oracle(prim: Primitive) -> Callable[..., Any]:
+    """JAX's function of that name, with the parameters that the sample has."""
+    found: Callable[..., Any] = WITH.get(prim.name) or getattr(jax.lax, NAMES.get(prim.name, prim.name))
+    return found
+
+
+LEAST_BITS: Final[Mapping[str, int]] = MappingProxyType({"abs": 8, "population_count": 8})
+"""JAX has no absolute value of narrower integers, and counts the bits of the byte that one fills."""
+
+
+def settled(x: NDArray) -> NDArray:
+    """Zeros in the place of numbers on which compiled code and NumPy's differ: subnormals, which it may flush, and
+    complex numbers of which a part is infinite or NaN.
+    """
+    if not dtypes.is_inexact(x.dtype):
+        return x
+    if dtypes.is_complex(x.dtype):
+        return np.where(np.isfinite(x), x, 0)
+    wide = x.astype(np.float64)
+    is_subnormal = np.abs(wide) < float(dtypes.finfo(x.dtype).smallest_normal)
+    return np.where(is_subnormal, np.copysign(0.0, wide), wide).astype(x.dtype)
+
+
+@pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
+@few(8)
+@given(st.data())
+def test_values_are_jaxs(prim: Elementwise, data: st.DataObject) -> None:
+    count = 2 if prim.name == "polygamma" else len(SAMPLES[prim.name][0].operands[0])  # its sample sets the order
+    drawn_xs = data.draw(operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1)))
+    xs = [settled(to_numpy(x)) for x in drawn_xs]
+    want = oracle(prim)(*[jnp.asarray(x, x.dtype) for x in xs])
+    got = bind1(prim, *[from_numpy(x, x.dtype) for x in xs])
+    assert got.aval == aval_of(want)
+    assert_close(to_numpy(got), np.asarray(want), ulps_of(prim.name), f"{prim.name} of {xs}")
