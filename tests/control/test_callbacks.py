@@ -1,0 +1,734 @@
+"""Python functions that programs call: what they see, what comes back, how often, in which order, what they raise."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import frozen
+from jax.experimental import io_callback
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.passes import cse, dce
+from tracefx.transforms.branches import cond
+from tracefx.transforms.loops import while_loop
+from tracefx.transforms.scans import scan
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+
+@frozen
+class Library:
+    """What the two libraries have in common, under the same names."""
+
+    top: Any
+    np: Any
+    io_callback: Callable[..., Any]
+    cond: Callable[..., Any]
+    scan: Callable[..., Any]
+    while_loop: Callable[..., Any]
+
+    @property
+    def print(self) -> Callable[..., None]:
+        printing: Callable[..., None] = self.top.debug.print
+        return printing
+
+
+Case: TypeAlias = Callable[[Library], object]
+OURS: Final = Library(fx, fnp, fx.io_callback, cond, scan, while_loop)
+THEIRS: Final = Library(jax, jnp, io_callback, jax.lax.cond, jax.lax.scan, jax.lax.while_loop)
+
+
+def recording(log: list[Any], factor: float = 1) -> Callable[[Any], Any]:
+    """A function that multiplies, and keeps what it was called with."""
+
+    def record(x: Any) -> Any:
+        log.append(float(x))
+        return x * factor
+
+    return record
+
+
+def shape(*dims: int, dtype: str = "float32") -> fx.ShapeDtypeStruct:
+    return fx.ShapeDtypeStruct(dims, dtype)
+
+
+# ------------------------------------------------------------------ what is printed
+
+
+def square(m: Library, ordered: bool) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        m.print("x = {}, {y:.3f}", x, y=x + 0.5, ordered=ordered)
+        return x * x
+
+    return f
+
+
+def of_branches(m: Library, ordered: bool) -> Callable[[Any], Any]:
+    def small(x: Any) -> Any:
+        m.print("small {}", x, ordered=ordered)
+        return x
+
+    def large(x: Any) -> Any:
+        m.print("large {}", x, ordered=ordered)
+        return x * x
+
+    def f(x: Any) -> Any:
+        m.print("before {}", x, ordered=ordered)
+        return m.cond(x > 1, large, small, x)
+
+    return f
+
+
+def of_steps(m: Library, ordered: bool) -> Callable[[Any], Any]:
+    def step(c: Any, x: Any) -> tuple[Any, Any]:
+        m.print("carry {c}, {}", x, c=c, ordered=ordered)
+        return c * x, c
+
+    return lambda xs: m.scan(step, m.np.float32(1), xs)
+
+
+def until(m: Library, ordered: bool) -> Callable[[Any], Any]:
+    def more(x: Any) -> Any:
+        m.print("more? {}", x, ordered=ordered)
+        return x < 3
+
+    def step(x: Any) -> Any:
+        m.print("step {}", x, ordered=ordered)
+        return of_branches(m, ordered)(x) + 1
+
+    return lambda x: m.while_loop(more, step, x)
+
+
+PROGRAMS: Final[dict[str, Callable[[Library, bool], object]]] = {
+    "plain": lambda m, o: square(m, o)(m.np.float32(3)),
+    "called": lambda m, o: m.top.jit(square(m, o))(m.np.float32(3)) + square(m, o)(m.np.float32(2)),
+    "grad": lambda m, o: m.top.grad(square(m, o))(3.0),
+    "grad of a call": lambda m, o: m.top.grad(m.top.jit(square(m, o)))(3.0),
+    "value_and_grad": lambda m, o: m.top.value_and_grad(square(m, o))(3.0),
+    "grad of grad": lambda m, o: m.top.grad(m.top.grad(square(m, o)))(3.0),
+    "jvp": lambda m, o: m.top.jvp(square(m, o), (3.0,), (1.0,)),
+    "linearize": lambda m, o: m.top.linearize(square(m, o), 3.0)[1](1.0),
+    "vmap": lambda m, o: m.top.vmap(square(m, o))(m.np.arange(3.0)),
+    "vmap of a call": lambda m, o: m.top.vmap(m.top.jit(square(m, o)))(m.np.arange(3.0)),
+    "grad under vmap": lambda m, o: m.top.vmap(m.top.grad(square(m, o)))(m.np.arange(3.0)),
+    "two batches": lambda m, o: m.top.vmap(m.top.vmap(of_two(m, o), in_axes=(0, None)), in_axes=(None, 0))(
+        m.np.arange(3.0), m.np.arange(2.0)
+    ),
+    "other two batches": lambda m, o: m.top.vmap(m.top.vmap(of_two(m, o), in_axes=(0, None)))(
+        m.np.arange(6.0).reshape(2, 3), m.np.arange(2.0)
+    ),
+    "cond": lambda m, o: of_branches(m, o)(m.np.float32(3)) + of_branches(m, o)(m.np.float32(0)),
+    "grad of cond": lambda m, o: m.top.grad(of_branches(m, o))(3.0),
+    "vmap of cond": lambda m, o: m.top.vmap(of_branches(m, o))(m.np.arange(3.0)),
+    "scan": lambda m, o: of_steps(m, o)(m.np.arange(1.0, 4.0)),
+    "grad of scan": lambda m, o: m.top.grad(lambda xs: of_steps(m, o)(xs)[0])(m.np.arange(1.0, 4.0)),
+    "vmap of scan": lambda m, o: m.top.vmap(of_steps(m, o))(m.np.arange(6.0).reshape(2, 3)),
+    "while": lambda m, o: until(m, o)(m.np.float32(0)),
+    "scan of while": lambda m, o: m.scan(lambda c, x: (until(m, o)(c + x), c), m.np.float32(0), m.np.arange(2.0)),
+}
+
+
+def of_two(m: Library, ordered: bool) -> Callable[[Any, Any], Any]:
+    def f(x: Any, y: Any) -> Any:
+        m.print("{} and {}", x, y, ordered=ordered)
+        return x * y
+
+    return f
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["unordered", "ordered"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_prints_as_jax_does(name: str, ordered: bool, compiled: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(m: Library) -> tuple[list[Any], str]:
+        def program() -> object:
+            return PROGRAMS[name](m, ordered)
+
+        result = (m.top.jit(program) if compiled else program)()
+        m.top.effects_barrier()
+        return [np.asarray(leaf).tolist() for leaf in m.top.tree.leaves(result)], capsys.readouterr().out
+
+    (result, printed), (wanted, wanted_text) = run(OURS), run(THEIRS)
+    assert result == wanted
+    if ordered:
+        assert printed == wanted_text
+    else:  # in any order
+        assert sorted(printed.splitlines()) == sorted(wanted_text.splitlines())
+
+
+FORMATS: Final[Sequence[tuple[str, tuple[object, ...], dict[str, object]]]] = (
+    ("nothing", (), {}),
+    ("{{}}", (), {}),
+    ("{} {{}} {}", (1.5, 2), {}),
+    ("{1} {0}", (1.5, "text"), {}),
+    ("{:.3f} {x:>8}", (1.23456,), {"x": "text"}),
+    ("{x:{width}.2f}|", (), {"x": 1.5, "width": 8}),
+    ("{} {!r}", (None, {"a": "b"}), {}),
+    ("{x.shape} {x[1]}", (), {"x": np.arange(3, dtype=np.float32)}),
+    ("{}", (np.linspace(0, 1, 5, dtype=np.float32),), {}),
+)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize(("fmt", "args", "kwargs"), FORMATS, ids=[f[0] for f in FORMATS])
+def test_formats_are_read_as_jax_reads_them(
+    fmt: str,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    compiled: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(m: Library) -> str:
+        def program() -> None:
+            with np.printoptions(precision=2):
+                m.print(fmt, *args, **kwargs)
+
+        (m.top.jit(program) if compiled else program)()
+        m.top.effects_barrier()
+        return capsys.readouterr().out
+
+    assert run(OURS) == run(THEIRS)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "args", "kwargs", "error", "told"),
+    [
+        ("{x}", (), {"x": 1, "y": 2}, ValueError, "keyword argument 'y' unused"),
+        ("{}", (1, 2), {}, ValueError, "positional argument 1 unused"),
+        ("1.0", (1,), {}, ValueError, "f-string"),
+        ("{y}", (), {}, KeyError, "shows y, which it was not given"),
+        ("{} {}", (1,), {}, IndexError, "positional argument 1"),
+        ("{0} {}", (1, 2), {}, ValueError, "number either all"),
+        ("{", (), {}, ValueError, "Single '{'"),
+        (3, (), {}, TypeError, "format string first, got 3"),
+    ],
+)
+def test_formats_that_do_not_fit(
+    fmt: Any, args: tuple[object, ...], kwargs: dict[str, object], error: type[Exception], told: str
+) -> None:
+    for m in (OURS, THEIRS):
+        with pytest.raises(error, match=told if m is OURS else None):
+            m.print(fmt, *args, **kwargs)
+
+
+def test_an_f_string_of_a_tracer_says_what_it_is_and_with_its_argument_what_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fx.jit(lambda x: fx.debug.print(f"{x}"))(1.0)
+    assert capsys.readouterr().out == "StageTracer(f32[])\n"
+    with pytest.raises(ValueError, match="leave out the f"):
+        fx.jit(lambda x: fx.debug.print(f"{x}", x))(1.0)
+
+
+def test_formats_are_checked_without_looking_into_values() -> None:
+    (eqn,) = fx.make_jaxpr(lambda x: fx.debug.print("{x.shape} {x[0]}", x=x))(fnp.ones(3)).eqns
+    assert eqn.prim.name == "debug_print"
+
+
+def test_options_apart_from_arguments_of_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
+    fx.debug.print(ordered=True)("{ordered}", ordered=1)
+    seen: list[object] = []
+    fx.debug.callback(ordered=True)(lambda **kwargs: seen.append(sorted(kwargs)), ordered=2, partitioned=3)
+    assert capsys.readouterr().out == "1\n"
+    assert seen == [["ordered", "partitioned"]]
+    functions: list[Any] = [fx.debug.print, fx.debug.callback]
+    for function in functions:
+        with pytest.raises(TypeError, match="takes options only"):
+            function(x=1)
+
+
+def test_what_is_no_array_is_passed_on_as_it_is() -> None:
+    seen: list[Any] = []
+    marked = {1, 2}
+
+    @fx.jit
+    def f(x: Any) -> None:
+        fx.debug.callback(lambda *args, **kwargs: seen.append((args, kwargs)), {"a": x, "b": "text"}, None, s=marked)
+
+    f(2.0)
+    ((args, kwargs),) = seen
+    tree, none = args
+    assert float(tree["a"]) == 2
+    assert tree["b"] == "text"
+    assert none is None
+    assert kwargs["s"] is marked
+
+
+# ------------------------------------------------------------------ the order of things
+
+
+def test_ordered_calls_keep_the_order_of_the_program_whatever_they_are() -> None:
+    log: list[Any] = []
+
+    def note(name: str) -> Callable[[Any], None]:
+        return lambda x: log.append((name, float(x)))
+
+    def branch(name: str) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            fx.io_callback(note(name), None, x, ordered=True)
+            return x + 10
+
+        return f
+
+    def step(c: Any, x: Any) -> tuple[Any, Any]:
+        c = cond(x % 2 == 0, branch("even"), branch("odd"), c)
+        fx.debug.callback(note("step"), c, ordered=True)
+        return c, x
+
+    def more(c: Any) -> Any:
+        fx.io_callback(note("more"), None, c, ordered=True)
+        return c < 40
+
+    def program(x: Any) -> Any:
+        fx.io_callback(note("first"), None, x, ordered=True)
+        c, _ = scan(step, x, fnp.arange(2))
+        c = fx.jit(branch("called"))(c)
+        c = while_loop(more, branch("round"), c)
+        fx.debug.callback(note("last"), c, ordered=True)
+        return c
+
+    want = [("first", 0), ("even", 0), ("step", 10), ("odd", 10), ("step", 20), ("called", 20), ("more", 30)]
+    want += [("round", 30), ("more", 40), ("last", 40)]
+    for f in (program, fx.jit(program)):
+        log.clear()
+        assert float(f(fnp.float32(0))) == 40
+        assert log == want
+
+
+def test_a_body_that_several_equations_share_is_threaded_through_each() -> None:
+    log: list[float] = []
+
+    @fx.jit
+    def shared(x: Any) -> Any:
+        fx.io_callback(lambda v: log.append(float(v)), None, x, ordered=True)
+        return x + 1
+
+    fx.jit(lambda x: shared(shared(shared(x))))(0.0)
+    assert log == [0, 1, 2]
+
+
+def test_calls_are_done_when_the_program_is() -> None:
+    log: list[int] = []
+    done = threading.Event()
+
+    def slowly(x: Any) -> None:
+        done.wait(0.05)
+        log.append(int(x))
+
+    f = fx.jit(lambda x: fx.debug.callback(slowly, x))
+    for i in range(3):
+        f(i)
+        fx.effects_barrier()
+        assert log == list(range(i + 1))
+
+
+def test_what_fails_ends_the_program() -> None:
+    log: list[int] = []
+
+    def note(x: Any) -> None:
+        log.append(int(x))
+        if x == 2:
+            raise StopIteration(int(x))
+
+    def step(c: Any, x: Any) -> tuple[Any, None]:
+        fx.io_callback(note, None, x, ordered=True)
+        return c + x, None
+
+    for f in (scan, fx.jit(scan, static_argnums=0)):
+        log.clear()
+        with pytest.raises(StopIteration, match="2"):
+            f(step, fnp.int32(0), fnp.arange(5))
+        assert log == [0, 1, 2]
+
+
+# ------------------------------------------------------------------ how often
+
+
+def test_passes_keep_what_is_observable_and_share_what_is_pure() -> None:
+    result = shape()
+
+    def f(x: Any) -> Any:
+        fx.io_callback(np.sin, result, x)
+        fx.io_callback(np.sin, result, x)
+        fx.debug.callback(np.sin, x)
+        fx.debug.callback(np.sin, x)
+        fx.pure_callback(np.cos, result, x)
+        return fx.pure_callback(np.sin, result, x) + fx.pure_callback(np.sin, result, x)
+
+    jaxpr = fx.make_jaxpr(f)(1.0).jaxpr
+    fx.check_jaxpr(jaxpr)
+    observable = ["io_callback", "io_callback", "debug_callback", "debug_callback"]
+    assert [e.prim.name for e in dce(jaxpr).eqns] == [*observable, "pure_callback", "pure_callback", "add"]
+    assert [e.prim.name for e in cse(dce(jaxpr)).eqns] == [*observable, "pure_callback", "add"]
+    assert {str(e) for e in jaxpr.effects} == {"IO", "Debug"}
+
+
+def test_a_pure_function_whose_result_nobody_needs_is_not_called() -> None:
+    calls: list[object] = []
+    f = fx.jit(lambda x: (fx.pure_callback(recording(calls), shape(), x), x + 1)[1])
+    assert f(1.0) == 2
+    assert calls == []
+
+
+def test_an_effect_on_known_values_happens_once_and_not_when_the_rest_runs() -> None:
+    log: list[float] = []
+
+    def f(x: Any, y: Any) -> Any:
+        return fx.io_callback(recording(log), shape(), x, ordered=True) * y
+
+    for g in (f, fx.jit(f)):
+        log.clear()
+        of_y = functools.partial(g, fnp.float32(3))
+        out, linear = fx.linearize(of_y, fnp.float32(2))
+        assert float(out) == 6
+        assert log == [3]
+        assert float(linear(fnp.float32(1))) == float(linear(fnp.float32(1))) == 3
+        _, pull = fx.vjp(of_y, fnp.float32(2))
+        assert float(pull(fnp.float32(1))[0]) == 3
+        assert log == [3, 3]
+
+
+# ------------------------------------------------------------------ results
+
+
+METHODS: Final = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("method", METHODS)
+def test_vmap_of_a_pure_function_as_jax(method: str, compiled: bool) -> None:
+    def run(m: Library) -> tuple[Any, list[Any]]:
+        seen: list[Any] = []
+
+        def add(x: Any, y: Any) -> Any:
+            seen.append((np.shape(x), np.shape(y)))
+            return np.asarray(x) + np.asarray(y) if method != "legacy_vectorized" else np.asarray(x) + 1
+
+        def f(x: Any, y: Any) -> Any:
+            return m.top.pure_callback(add, m.top.ShapeDtypeStruct((2,), np.float32), x, y, vmap_method=method)
+
+        batched = m.top.vmap(f, in_axes=(1, None))
+        out = (m.top.jit(batched) if compiled else batched)(m.np.arange(6.0).reshape(2, 3), m.np.ones(2))
+        return np.asarray(out).tolist(), seen
+
+    assert run(OURS) == run(THEIRS)
+
+
+def test_vmap_of_vmap_calls_for_each_element() -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        return fx.pure_callback(lambda x, y, z: x * 100 + y * 10 + z, shape(), x, y, z, vmap_method="sequential")
+
+    x, y, z = fnp.arange(2.0), fnp.arange(6.0).reshape(2, 3), fnp.float32(5)
+    batched = fx.vmap(fx.vmap(f, in_axes=(None, 0, None)), in_axes=(0, 0, None))
+    want = np.asarray(x)[:, None] * 100 + np.asarray(y) * 10 + 5
+    assert np.array_equal(batched(x, y, z), want)
+    assert np.array_equal(fx.jit(batched)(x, y, z), want)
+    assert fx.vmap(f, in_axes=(0, None, None))(fnp.zeros(0), 1.0, 1.0).shape == (0,)
+
+
+def test_vmap_of_what_has_effects() -> None:
+    seen: list[float] = []
+    f = fx.vmap(lambda x: fx.io_callback(recording(seen, 2), shape(), x))
+    for g in (f, fx.jit(f)):
+        seen.clear()
+        assert np.array_equal(g(fnp.arange(3.0)), [0, 2, 4])
+        assert sorted(seen) == [0, 1, 2]
+    with pytest.raises(ValueError, match="have no order"):
+        fx.vmap(lambda x: fx.io_callback(np.sin, shape(), x, ordered=True))(fnp.ones(3))
+    with pytest.raises(NotImplementedError, match="vmap_method"):
+        fx.vmap(lambda x: fx.pure_callback(np.sin, shape(), x))(fnp.ones(3))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    ("result", "wanted", "told"),
+    [
+        (lambda x: x[:2], shape(3), r"is float32\[2\], but result_shape_dtypes is float32\[3\]"),
+        (lambda x: {"a": x}, {"a": shape(3, dtype="int32")}, r"at \['a'\] is float32.*dtypes\['a'\] is int32\[3\]"),
+        (lambda x: (x, x), [shape(3)], r"has the structure PyTreeDef\(\(\*, \*\)\).*has PyTreeDef\(\[\*\]\)"),
+        (lambda x: None, shape(3), r"has the structure PyTreeDef\(None\)"),
+        (lambda x: 1, shape(), r"is int64\[\], but result_shape_dtypes is float32\[\]"),
+        (lambda x: "text", shape(), r"result_shape_dtypes is float32\[\]"),
+    ],
+)
+def test_results_of_other_types(result: Callable[[Any], Any], wanted: Any, told: str, compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        return fx.pure_callback(result, wanted, x)
+
+    with pytest.raises(TypeError, match=f"pure_callback: what .*<lambda> gave.*{told}"):
+        (fx.jit(f) if compiled else f)(fnp.ones(3))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_results_that_are_converted(compiled: bool) -> None:
+    def f(x: Any) -> Any:
+        return fx.pure_callback(
+            lambda x: (np.float64(x), 1, 1.5, {"a": np.asarray(x)[None], "b": [x, None]}),
+            (shape(), shape(dtype="int16"), shape(dtype="bfloat16"), {"a": shape(1), "b": [shape(), None]}),
+            x,
+        )
+
+    out = (fx.jit(f) if compiled else f)(fnp.float32(2))
+    leaves: list[Any] = fx.tree.leaves(out)
+    assert [str(leaf.aval) for leaf in leaves] == ["f32[]", "i16[]", "bf16[]", "f32[1]", "f32[]"]
+    assert [float(leaf.sum()) for leaf in leaves] == [2, 1, 1.5, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int4", "bfloat16", "float16", "float8_e4m3fn", "complex64"]
+)
+def test_dtypes_there_and_back(dtype: str) -> None:
+    x = fnp.asarray([0, 1, 1]).astype(dtype)
+
+    def f(x: Any) -> Any:
+        return fx.pure_callback(lambda x: x, shape(3, dtype=dtype), x)
+
+    for g in (f, fx.jit(f)):
+        assert g(x).dtype == x.dtype
+        assert np.array_equal(np.asarray(g(x)), np.asarray(x))
+
+
+def test_shapes_without_elements_and_no_arguments() -> None:
+    empty = fx.jit(lambda x: fx.pure_callback(lambda x: np.zeros((0, 3), np.float32), shape(0, 3), x))
+    assert empty(fnp.zeros((3, 0))).shape == (0, 3)
+    assert fx.jit(lambda: fx.io_callback(lambda: np.float32(3), shape()))() == 3
+
+
+# ------------------------------------------------------------------ where the function runs
+
+
+def test_functions_get_arrays_of_their_own_outside_all_transformations() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any) -> Any:
+        seen.append((x, type(x), fx.current()))
+        return fx.jit(lambda x: x * 2)(x)
+
+    def f(x: Any) -> Any:
+        return fx.pure_callback(look, shape(3), x + 1)
+
+    def product(g: Callable[[Any], Any], y: Any) -> Any:
+        return g(x) * y
+
+    x = fnp.arange(3.0)
+    for g in (f, fx.jit(f)):
+        seen.clear()
+        out, _ = fx.jvp(functools.partial(product, g), (1.0,), (1.0,))
+        assert np.array_equal(out, [2, 4, 6])
+        for _ in range(3):
+            g(x * 7)
+        kept, kind, handler = seen[0]
+        assert np.array_equal(kept, [1, 2, 3])
+        assert kind is type(x)
+        assert handler is fx.current()
+
+
+def test_large_operands_and_programs_inside_functions() -> None:
+    inner = fx.jit(lambda x: x @ x)
+    x = fnp.full((300, 300), 1 / 300)
+    f = fx.jit(lambda x: fx.pure_callback(lambda x: inner(x), shape(300, 300), inner(x)) + x)
+    assert np.allclose(f(inner(x)), 2 / 300)
+
+
+def test_functions_have_the_settings_of_their_trace() -> None:
+    seen: list[Any] = []
+
+    def look(x: Any) -> Any:
+        seen.append(fnp.asarray(np.ones(2)).dtype)
+        return np.asarray(x)
+
+    def f(x: Any) -> Any:
+        return fx.pure_callback(look, shape(dtype="float64"), x)
+
+    with fx.enable_x64():
+        (eqn,) = fx.make_jaxpr(f)(np.float64(1)).eqns
+        x = fnp.asarray(1.0)
+        assert fx.jit(f)(x).dtype == np.float64
+    # XLA may call from another thread, which knows of no setting.
+    elsewhere = threading.Thread(target=lambda: eqn.prim.evaluate([x]))
+    elsewhere.start()
+    elsewhere.join()
+    assert seen == [np.float64, np.float64]
+    fx.jit(lambda x: fx.pure_callback(look, shape(), x))(1.0)
+    assert seen == [np.float64, np.float64, np.float32]
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def test_there_is_no_derivative() -> None:
+    for function in (fx.pure_callback, fx.io_callback):
+        for transform in (fx.grad, lambda f: fx.jit(fx.grad(f)), lambda f: lambda x: fx.jvp(fx.jit(f), (x,), (x,))):
+            with pytest.raises(ValueError, match="custom_jvp"):
+                transform(lambda x, function=function: function(np.sin, shape(), x))(1.0)
+        assert fx.grad(lambda x, function=function: function(np.sin, shape(), 0.5) * x)(1.0) == np.sin(np.float32(0.5))
+
+
+# ------------------------------------------------------------------ exceptions
+
+
+class Trouble(Exception):
+    pass
+
+
+def raising(error: BaseException) -> Callable[[Any], Any]:
+    def troubled(x: Any) -> Any:
+        raise error
+
+    return troubled
+
+
+CALLS: Final[dict[str, Callable[[Callable[[Any], Any], Any], Any]]] = {
+    "pure": lambda f, x: fx.pure_callback(f, shape(), x),
+    "io": lambda f, x: fx.io_callback(f, shape(), x),
+    "ordered io": lambda f, x: fx.io_callback(f, shape(), x, ordered=True),
+    "debug": lambda f, x: fx.debug.callback(f, x),
+    "ordered debug": lambda f, x: fx.debug.callback(f, x, ordered=True),
+}
+
+
+@pytest.mark.parametrize("error", [Trouble("in person"), KeyError("k"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_raised_is_that_object_with_its_traceback(call: str, error: BaseException) -> None:
+    def f(x: Any) -> Any:
+        return CALLS[call](raising(error), x)
+
+    x = fnp.ones(1)
+    for g in (lambda x: f(x[0]), fx.jit(lambda x: f(x[0])), fx.jit(lambda x: scan(lambda c, x: (c, f(x)), 0, x))):
+        with pytest.raises(type(error)) as caught:
+            g(x)
+        assert caught.value is error
+        assert caught.value.__context__ is None
+        assert "troubled" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_a_cause_stays_the_cause() -> None:
+    cause = Trouble("the cause")
+
+    def troubled(x: Any) -> Any:
+        raise KeyError("the effect") from cause
+
+    with pytest.raises(KeyError) as caught:
+        fx.jit(lambda x: fx.pure_callback(troubled, shape(), x))(1.0)
+    assert caught.value.__cause__ is cause
+
+
+def test_every_execution_gets_its_own_exception() -> None:
+    wrong: list[object] = []
+
+    def troubled(x: Any) -> Any:
+        raise Trouble(int(x))
+
+    f = fx.jit(lambda x: fx.pure_callback(troubled, shape(dtype="int32"), x))
+    f_ok = fx.jit(lambda x: fx.pure_callback(lambda x: x, shape(dtype="int32"), x))
+    start = threading.Barrier(4)
+
+    def work(k: int) -> None:
+        start.wait()
+        for i in range(50):
+            n = 1000 * k + i
+            try:
+                f(fnp.int32(n))
+                wrong.append("nothing raised")
+            except Trouble as error:
+                if error.args != (n,):
+                    wrong.append((n, error.args))
+            if int(f_ok(fnp.int32(n))) != n:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_after_an_exception_the_program_runs_again() -> None:
+    def picky(x: Any) -> Any:
+        if x > 1:
+            raise Trouble
+        return x
+
+    f = fx.jit(lambda x: fx.pure_callback(picky, shape(), x))
+    for _ in range(2):
+        with pytest.raises(Trouble):
+            f(2.0)
+        assert f(1.0) == 1
+
+
+# ------------------------------------------------------------------ life and death
+
+
+def test_functions_die_with_the_program_that_calls_them() -> None:
+    class Held:
+        pass
+
+    def made() -> tuple[Any, weakref.ref[Held]]:
+        held = Held()
+        return fx.jit(lambda x: fx.pure_callback(lambda x: (held, x)[1], shape(), x)), weakref.ref(held)
+
+    f, held = made()
+    assert f(1.0) == 1
+    gc.collect()
+    assert held() is not None
+    del f
+    gc.collect()
+    assert held() is None
+
+
+def test_programs_that_call_functions_are_not_kept_on_disk(tmp_path: Path) -> None:
+    with fx.compilation_cache(tmp_path):
+        fx.jit(lambda x: fx.debug.print("{}", x))(1.0)
+        fx.jit(lambda x: fx.pure_callback(np.sin, shape(), x))(1.0)
+        fx.jit(lambda x: fx.pure_callback(np.cos, shape(), x))(1.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_programs_call_their_own_functions() -> None:
+    def made(n: int) -> Any:
+        return fx.jit(lambda x: fx.pure_callback(lambda x: x + n, shape(), x))
+
+    assert [float(made(n)(0.0)) for n in range(3)] == [0, 1, 2]
+
+
+# ------------------------------------------------------------------ bad input
+
+
+PURE: Final[Any] = fx.pure_callback
+IO: Final[Any] = fx.io_callback
+CALLBACK: Final[Any] = fx.debug.callback
+PRINT: Final[Any] = fx.debug.print
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda: PURE(3, shape(), 1.0), TypeError, "takes a function"),
+        (lambda: IO(np.sin, "text", 1.0), TypeError, "io_callback: result_shape_dtypes"),
+        (lambda: IO(np.sin, shape(), "text"), TypeError, r"io_callback: arguments\[0\]\[0\]"),
+        (lambda: PURE(np.sin, shape(), 1.0, vmap_method="fast"), ValueError, "sequential.*got 'fast'"),
+        (lambda: PURE(np.sin, shape(), 1.0, sharding="here"), NotImplementedError, "sharding"),
+        (lambda: IO(np.sin, shape(), 1.0, ordered=1), TypeError, "ordered must be True or False"),
+        (lambda: CALLBACK(3), TypeError, "takes a function"),
+        (lambda: PRINT("", ordered=None), TypeError, "ordered must be True or False"),
+    ],
+)
+def test_bad_input(call: Callable[[], object], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        call()
