@@ -1,4 +1,4 @@
-"""`jit` as an operation: a call of a program, compiled as one."""
+"""`jit` as an operation: a call of a program, compiled as one. And what all operations that apply one program share."""
 
 from __future__ import annotations
 
@@ -31,14 +31,94 @@ from tracefx.core.values import Value
 from tracefx.handlers.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 
 
+@frozen(eq=False)
+class Application(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
+    """An operation that does what its one program does: transformed, it is itself with the program transformed."""
+
+    @property
+    def body(self) -> Jaxpr:
+        (jaxpr,) = self.jaxprs()
+        return jaxpr
+
+    @property
+    def called(self) -> str:
+        """What messages and compiled programs call the program."""
+        return self.name
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
+        body, used_ins = prune(self.body, used_outs)
+        return (self if body is self.body else self.with_jaxprs(body)), used_ins, used_outs
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.body.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        body = self.body
+        if avals != body.in_avals:
+            raise TypeError(
+                f"{self.name} of {self.called} takes ({show_avals(body.in_avals)}), got ({show_avals(avals)})"
+            )
+        return body.out_avals
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.body, args, self.called)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        body = self.body
+        derived = jvp_jaxpr(body, tuple([not isinstance(t, Zero) for t in tangents]))
+        given = [t for t in tangents if not isinstance(t, Zero)]
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *given)
+        n = len(body.outs)
+        out_tangents = iter(outs[n:])
+        return outs[:n], [
+            next(out_tangents) if nonzero else Zero(aval.tangent())
+            for nonzero, aval in zip(derived.out_nonzero, body.out_avals, strict=True)
+        ]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        linear = tuple([isinstance(a, Linear) for a in args])
+        derived = transpose_jaxpr(self.body, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
+        others = [a for a in args if not isinstance(a, Linear)]
+        given = [ct for ct in cts if not isinstance(ct, Zero)]
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *given)
+        results, nonzero = iter(outs), iter(derived.in_nonzero)
+        return [
+            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, Linear) else None
+            for a in args
+        ]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        derived = batch_jaxpr(self.body, axis, tuple(dims))
+        return bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *args), derived.out_dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.call(self.called, self.body, operands)
+
+
 @final
 @frozen(eq=False)
-class Call(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
+class Call(Application):
     """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
 
     name = "jit"
     label: str = field(alias="label", metadata={"print": "name", "erased": True})
     jaxpr: Jaxpr
+
+    @property
+    @override
+    def called(self) -> str:
+        return self.label
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -47,38 +127,6 @@ class Call(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Bat
     @override
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Call:
         return evolve(self, jaxpr=jaxprs[0])
-
-    @override
-    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Call, tuple[bool, ...], tuple[bool, ...]]:
-        body, used_ins = prune(self.jaxpr, used_outs)
-        return (self if body is self.jaxpr else evolve(self, jaxpr=body)), used_ins, used_outs
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if avals != self.jaxpr.in_avals:
-            raise TypeError(f"jit of {self.label} takes ({show_avals(self.jaxpr.in_avals)}), got ({show_avals(avals)})")
-        return self.jaxpr.out_avals
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.jaxpr, args, self.label)
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        derived = jvp_jaxpr(self.jaxpr, tuple([not isinstance(t, Zero) for t in tangents]))
-        given = [t for t in tangents if not isinstance(t, Zero)]
-        outs = bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *primals, *given)
-        n = len(self.jaxpr.outs)
-        out_tangents = iter(outs[n:])
-        return outs[:n], [
-            next(out_tangents) if nonzero else Zero(aval.tangent())
-            for nonzero, aval in zip(derived.out_nonzero, self.jaxpr.out_avals, strict=True)
-        ]
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
@@ -94,27 +142,3 @@ class Call(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Bat
         )
         late, early = iter(later), iter(outs[:n])
         return [next(late) if u else next(early) for u in halves.out_unknown]
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        linear = tuple([isinstance(a, Linear) for a in args])
-        derived = transpose_jaxpr(self.jaxpr, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
-        others = [a for a in args if not isinstance(a, Linear)]
-        given = [ct for ct in cts if not isinstance(ct, Zero)]
-        outs = bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *others, *given)
-        results, nonzero = iter(outs), iter(derived.in_nonzero)
-        return [
-            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, Linear) else None
-            for a in args
-        ]
-
-    @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims))
-        return bind(evolve(self, jaxpr=derived.jaxpr), *derived.consts, *args), derived.out_dims
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return builder.call(self.label, self.jaxpr, operands)

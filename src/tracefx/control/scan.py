@@ -114,7 +114,7 @@ class Scan(Structured):
         consts, _, slices = self.parts(used)
         left = (*consts, *carry, *slices)
         if all(left) and all(carry + results):
-            return (self if body is self.jaxpr else evolve(self, jaxpr=body)), left, used_outs
+            return (self if body is self.jaxpr else evolve(self, jaxpr=body)), left, carry + results
         places = [i for i, use in enumerate(left) if use]
         pruned = evolve(self, jaxpr=rearranged(body, places), num_carry=sum(carry), num_consts=sum(consts))
         return pruned, left, carry + results

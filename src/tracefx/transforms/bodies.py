@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from attrs import evolve
 
@@ -21,17 +21,26 @@ from tracefx.ops.basis import ConvertElementType, retyped
 from tracefx.transforms.arguments import argument_names, name_of
 from tracefx.transforms.tracing import KINDS, TRACES, Trace, keepable, signature, trace
 
+Adapter: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Makes the body of a loop of a user's function that has other arguments or results."""
 
-def trace_body(f: Callable[..., Any], in_tree: TreeDef, avals: Sequence[ShapedArray]) -> Trace:
-    """The trace of a function of the tree of arguments that `in_tree` builds, `(args, {})`, from the shared cache."""
+
+def trace_body(
+    f: Callable[..., Any], in_tree: TreeDef, avals: Sequence[ShapedArray], adapt: Adapter | None = None
+) -> Trace:
+    """The trace of a function of the tree of arguments that `in_tree` builds, `(args, {})`, from the shared cache.
+
+    With `adapt`, that of `adapt(f)`: it is kept for `f`, as what `adapt` makes does not outlive the call.
+    """
     traces = TRACES.traces(f)
-    key = signature(in_tree, tuple(avals), ()), "body"
+    key = signature(in_tree, tuple(avals), ()), ("body", adapt)
     known = traces.get(key)
     if known is not None:
         return known
     args, kwargs = in_tree.unflatten(range(in_tree.num_leaves))
-    origins = argument_names(f, name_of(f), args, kwargs, range(len(args)))
-    made = trace(f, in_tree, tuple(avals), origins, name_of(f))
+    body = f if adapt is None else adapt(f)
+    origins = argument_names(body, name_of(f), args, kwargs, range(len(args)))
+    made = trace(body, in_tree, tuple(avals), origins, name_of(f))
     return keep(traces, key, made, KINDS) if keepable(made) else made
 
 
@@ -102,6 +111,14 @@ def gives_way(aval: ShapedArray, to: ShapedArray) -> bool:
         return False
 
 
+def fitted(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """The types of a loop's carry that goes in with the types `avals` and comes back with `outs`.
+
+    Python numbers give way to what the first step makes of them.
+    """
+    return [out if gives_way(aval, out) else aval for aval, out in zip(avals, outs, strict=True)]
+
+
 def differ_in_structure(what: str, ours: tuple[str, TreeDef], theirs: tuple[str, TreeDef]) -> NoReturn:
     (name, tree), (other, other_tree) = ours, theirs
     width = max(len(name), len(other))
@@ -132,3 +149,10 @@ def require_types(
         "  " + "  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in [heads, *rows]
     ]
     raise TypeError("\n".join([f"{what} must have one type each:", *lines, remedy]))
+
+
+def require_carry(where: str, tree: TreeDef, types: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> None:
+    """A `TypeError` unless a loop's carry comes back with the types it goes in with."""
+    fits = [joined((a, b)) == a for a, b in zip(types, outs, strict=True)]
+    remedy = "Convert or broadcast it, so that it keeps its type from step to step."
+    require_types(f"{where}: the carry", tree, ("going in", types), ("coming out", outs), fits, remedy)

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from tracefx.control.while_loop import TRUTH, While
-from tracefx.core import trees
-from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import bind
+from tracefx.core import dtypes, promotion, trees
+from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.handler import Tracer, bind
 from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.ops.basis import retyped
+from tracefx.ops.comparison import lt
+from tracefx.ops.elementwise import add
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import differ_in_structure, gives_way, joined, require_types, trace_body, with_outs
+from tracefx.transforms.bodies import Adapter, differ_in_structure, fitted, require_carry, trace_body, with_outs
+from tracefx.transforms.scans import steps
 
 T = TypeVar("T")
 
@@ -30,35 +34,33 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_va
     """
     require_callable("while_loop", cond_fun)
     require_callable("while_loop", body_fun)
-    where = f"while_loop of {name_of(body_fun)}"
-    carry, tree = flatten_values(init_val, f"{where}: init_val")
+    return cast(T, _repeat(cond_fun, body_fun, None, f"while_loop of {name_of(body_fun)}", init_val))
+
+
+def _repeat(
+    cond_fun: Callable[..., Any], body_fun: Callable[..., Any], adapt: Adapter | None, where: str, init: Any
+) -> Any:
+    """`while_loop` with the body `adapt(body_fun)`; messages call it `where`."""
+    carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
-        return _stepwise(cond_fun, body_fun, init_val)
+        return _stepwise(cond_fun, body_fun if adapt is None else adapt(body_fun), init)
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    body = trace_body(body_fun, in_tree, [c.aval for c in carry])
+    body = trace_body(body_fun, in_tree, [c.aval for c in carry], adapt)
     if body.out_tree != tree:
         differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
-    types = [_carried(c.aval, out) for c, out in zip(carry, body.jaxpr.out_avals, strict=True)]
-    if types != [c.aval for c in carry]:  # Python numbers give way to what the first step makes of them
+    types = fitted([c.aval for c in carry], body.jaxpr.out_avals)
+    if types != [c.aval for c in carry]:
         carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-        body = trace_body(body_fun, in_tree, types)
-    outs = body.jaxpr.out_avals
-    fits = [joined((a, b)) == a for a, b in zip(types, outs, strict=True)]
-    what, remedy = f"{where}: the carry", "Convert or broadcast it, so that it keeps its type from step to step."
-    require_types(what, tree, ("going in", types), ("coming out", outs), fits, remedy)
+        body = trace_body(body_fun, in_tree, types, adapt)
+    require_carry(where, tree, types, body.jaxpr.out_avals)
     going = trace_body(cond_fun, in_tree, types)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
-        given = ", ".join(map(str, going.jaxpr.out_avals))
+        given = ", ".join([str(a) for a in going.jaxpr.out_avals])
         raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {going.out_tree} of types ({given})")
     step = with_outs(body.jaxpr, types)
     key = ("while", id(going.jaxpr), len(going.consts), len(body.consts))
     op = step.memo.get(key, lambda: While(step, len(body.consts), going.jaxpr, len(going.consts)))
-    return cast(T, tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry))))
-
-
-def _carried(aval: ShapedArray, out: ShapedArray) -> ShapedArray:
-    """The type of a carry that starts with one type and comes back with another."""
-    return out if gives_way(aval, out) else aval
+    return tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry)))
 
 
 def _stepwise(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> T:
@@ -66,3 +68,67 @@ def _stepwise(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) 
     while cond_fun(val):
         val = body_fun(val)
     return val
+
+
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, T], T],
+    init_val: T,
+    *,
+    unroll: int | bool | None = None,
+) -> T:
+    """`val = body_fun(i, val)` for `i` from `lower` up to but not including `upper`: the last `val`.
+
+    With bounds known when it is traced, it is a `scan`, differentiable in both modes, and `unroll` steps stand in one
+    round of the compiled loop; otherwise a `while_loop`.
+
+    `TypeError` for bounds that are no integer scalars of one dtype, or a `val` that changes its type; `ValueError` for
+    `unroll` where the bounds are traced.
+
+    >>> fori_loop(1, 4, lambda i, product: product * i, 1)
+    Array(6, dtype=int32, weak_type=True)
+    """
+    require_callable("fori_loop", body_fun)
+    where = f"fori_loop of {name_of(body_fun)}"
+    first, end = [_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
+    dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
+    first, end = [retyped(b, dtype, weak) for b in (first, end)]
+    if not isinstance(first, Tracer) and not isinstance(end, Tracer):
+        count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
+        (_, val), _ = steps(body_fun, _counting, where, (first, init_val), None, count, False, unroll or 1)
+        return cast(T, val)
+    if unroll not in (None, False, 1):
+        raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
+    _, _, val = _repeat(_below, body_fun, _counting_up, where, (first, end, init_val))
+    return cast(T, val)
+
+
+def _bound(where: str, name: str, x: object) -> Value:
+    if not is_arraylike(x):
+        raise TypeError(f"{where}: {name} must be an integer scalar, got {x!r} of type {type(x).__name__}")
+    value = as_value(x)
+    if value.aval.shape or not dtypes.is_integer(value.aval.dtype):
+        raise TypeError(f"{where}: {name} must be an integer scalar, got one of type {value.aval}")
+    return value
+
+
+def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+    def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        i, val = carry
+        return (add(i, 1), body_fun(i, val)), None
+
+    return step
+
+
+def _counting_up(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+    def step(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        i, end, val = carry
+        return add(i, 1), end, body_fun(i, val)
+
+    return step
+
+
+def _below(carry: tuple[Any, Any, Any]) -> Any:
+    i, end, _ = carry
+    return lt(i, end)

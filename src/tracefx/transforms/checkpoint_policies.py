@@ -1,0 +1,89 @@
+"""What `checkpoint` may keep for the backward pass: policies to give it as `policy=`.
+
+A policy is a function of an operation and the types of its operands, `policy(prim, *avals)`, that says whether the
+results are kept; whatever is not is computed again. Yours may look at the operation's class and parameters:
+
+>>> from tracefx.ops.transcendental import Exp
+>>> def keep_exponentials(prim, *avals):
+...     return isinstance(prim, Exp)
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from attrs import frozen
+
+from tracefx.control.checkpoint import Name, Policy
+from tracefx.core.avals import ShapedArray
+from tracefx.core.primitive import Primitive
+from tracefx.ops.contraction import DotGeneral
+
+
+def everything_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
+    """Keep all that the backward pass needs, as without `checkpoint`."""
+    return True
+
+
+def nothing_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
+    """Keep the arguments alone, as without a policy."""
+    return False
+
+
+def dots_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
+    """Keep the results of matrix products and other contractions."""
+    return isinstance(prim, DotGeneral)
+
+
+def dots_with_no_batch_dims_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
+    """Keep the results of contractions without batch dimensions: those with weights, as a rule."""
+    return isinstance(prim, DotGeneral) and prim.dimension_numbers[1] == ((), ())
+
+
+checkpoint_dots = dots_saveable
+checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+
+@final
+@frozen
+class _Names:
+    """Decides by the name that `checkpoint_name` gave."""
+
+    names: frozenset[str]
+    listed: bool
+    others: bool
+
+    def __call__(self, prim: Primitive, *avals: ShapedArray) -> bool:
+        if not isinstance(prim, Name):
+            return self.others
+        return (prim.label in self.names) is self.listed
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
+    """Keep the values that `checkpoint_name` gave one of these names."""
+    return _Names(frozenset(names_which_can_be_saved), listed=True, others=False)
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Policy:
+    """Keep the values that `checkpoint_name` gave a name, unless it is one of these."""
+    return _Names(frozenset(names_not_to_save), listed=False, others=False)
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
+    """Keep everything but the values that `checkpoint_name` gave one of these names."""
+    return _Names(frozenset(names_not_to_save), listed=False, others=True)
+
+
+@final
+@frozen
+class _Either:
+    first: Policy
+    second: Policy
+
+    def __call__(self, prim: Primitive, *avals: ShapedArray) -> bool:
+        return self.first(prim, *avals) or self.second(prim, *avals)
+
+
+def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
+    """Keep what one policy or the other keeps."""
+    return _Either(policy_1, policy_2)
