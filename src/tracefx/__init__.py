@@ -25,9 +25,13 @@ from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
 from tracefx.programs import check_jaxpr as check_jaxpr
 from tracefx.programs import parse_jaxpr as parse_jaxpr
+from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
 from tracefx.transforms.callbacks import pure_callback as pure_callback
+from tracefx.transforms.checkpointing import checkpoint as checkpoint
+from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
+from tracefx.transforms.checkpointing import remat as remat
 from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
 from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
 from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp

@@ -90,8 +90,18 @@ from tracefx.ops.transcendental import (
     tanh,
 )
 from tracefx.ops.windows import GatherScatterMode
+from tracefx.transforms.branches import cond, switch
+from tracefx.transforms.loops import fori_loop, while_loop
+from tracefx.transforms.scans import map, scan
 
 __all__ = [
+    # loops and branches
+    "cond",
+    "switch",
+    "scan",
+    "map",
+    "fori_loop",
+    "while_loop",
     # arithmetic
     "neg",
     "add",

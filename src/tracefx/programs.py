@@ -12,6 +12,10 @@ from types import MappingProxyType
 from typing import Final
 
 from tracefx.control.call import Call
+from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.cond import Cond
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
 from tracefx.core import parser
 from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.digest import executable_key as executable_key
@@ -27,7 +31,7 @@ from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
 from tracefx.ops.vocabulary import OPERATIONS
 
-_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call)
+_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call, Cond, Scan, While, Checkpoint, Name)
 VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""
 
