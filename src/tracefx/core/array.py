@@ -358,7 +358,7 @@ class Array:
         return METHODS.value.trace(self, offset, axis1, axis2, dtype, out)
 
     def repeat(
-        self, repeats: int | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
+        self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
     ) -> Array:
         return METHODS.value.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
 

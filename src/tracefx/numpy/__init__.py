@@ -119,6 +119,7 @@ from tracefx.numpy.reductions import (
     sum,
     var,
 )
+from tracefx.numpy.repeating import repeat, roll, tile
 from tracefx.numpy.scalar_types import (
     bfloat16,
     bool_,
@@ -162,13 +163,10 @@ from tracefx.numpy.shapes import (
     ndim,
     permute_dims,
     ravel,
-    repeat,
     reshape,
-    roll,
     size,
     squeeze,
     swapaxes,
-    tile,
     transpose,
 )
 from tracefx.numpy.summation import einsum

@@ -417,7 +417,7 @@ def _default_float(name: str, dtype: DTypeLike | None) -> DType:
 
 def _numbers(name: str, n: int, m: int, axis: int) -> Array:
     """The row (`axis` 0) or column number of each element of `f32[n, m]`."""
-    return shape.broadcasted_iota(dtypes.int32, (*sizes_of(name, n, "N"), *sizes_of(name, m, "M")), axis)
+    return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
 def _plus(numbers: Array, k: int, name: str) -> Array:

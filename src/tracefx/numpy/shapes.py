@@ -1,4 +1,4 @@
-"""Shapes: reshaping, moving axes, repeating, and arrays that differ from their argument only in that.
+"""Shapes: reshaping, moving axes, broadcasting, and arrays that differ from their argument only in that.
 
 Axes are counted from 0 or from the end; one that isn't there is a ValueError that names it. Shapes are static:
 integers known when the program is traced.
@@ -21,7 +21,7 @@ from tracefx.core.values import Value
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
-from tracefx.ops.static import axes_of, axis_of, static_int
+from tracefx.ops.static import axes_of, axis_of
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
@@ -209,41 +209,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
     return shape.rev(x, range(x.aval.ndim) if axis is None else some_axes("flip", axis, x.aval.ndim))
 
 
-def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
-    """`a` with its elements moved `shift` places along `axis`, those pushed out at the end coming in at the front.
-
-    Without `axis` the flattened array is rolled. `shift` must be known when the program is traced.
-
-    >>> roll(np.arange(4), 1).tolist()
-    [3, 0, 1, 2]
-    """
-    x = operand(a, "roll: a")
-    if axis is None:
-        flat = basis.reshape(x, (x.aval.size,))
-        return basis.reshape(roll(flat, shift, 0), x.aval.shape)
-    given = axis if isinstance(axis, Sequence) else (axis,)
-    along = [axis_of("roll", i, x.aval.ndim) for i in given]
-    shifts = list(shift) if isinstance(shift, Sequence) else [shift] * len(along)
-    if len(shifts) == 1:
-        shifts *= len(along)
-    if len(along) == 1:
-        along *= len(shifts)
-    if len(along) != len(shifts):
-        raise ValueError(f"roll: shift {shift} and axis {axis} must have equally many entries")
-    for i, by in zip(along, shifts, strict=True):
-        x = _rolled(x, static_int("roll", by, "shift"), i)
-    return as_array(x)
-
-
-def _rolled(x: Value, by: int, axis: int) -> Value:
-    n = x.aval.shape[axis]
-    by = by % n if n else 0
-    if by == 0:
-        return x
-    return shape.concatenate([shape.slice_axis(x, n - by, n, axis), shape.slice_axis(x, 0, n - by, axis)], axis)
-
-
-# ------------------------------------------------------------------ repeating
+# ------------------------------------------------------------------ broadcasting
 
 
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
@@ -268,69 +234,6 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     values = [operand(a, f"broadcast_arrays: argument {i}") for i, a in enumerate(args)]
     sizes = broadcast_shapes("broadcast_arrays", *[v.aval.shape for v in values])
     return [basis.broadcast_to(v, sizes) for v in values]
-
-
-def tile(A: ArrayLike, reps: ShapeLike) -> Array:
-    """`A` repeated as a whole, `reps` times along each axis, counted from the last.
-
-    >>> tile(np.arange(2), (2, 2)).tolist()
-    [[0, 1, 0, 1], [0, 1, 0, 1]]
-    """
-    x = operand(A, "tile: A")
-    times = sizes_of("tile", reps, "reps")
-    ndim = max(len(times), x.aval.ndim)
-    times = (1,) * (ndim - len(times)) + times
-    sizes = (1,) * (ndim - x.aval.ndim) + x.aval.shape
-    paired = tuple([n for pair in zip(times, sizes, strict=True) for n in pair])
-    spread = basis.broadcast_in_dim(x, paired, range(2 * ndim - 2 * x.aval.ndim + 1, 2 * ndim, 2))
-    return basis.reshape(spread, [t * n for t, n in zip(times, sizes, strict=True)])
-
-
-def repeat(
-    a: ArrayLike,
-    repeats: int | Sequence[int],
-    axis: int | None = None,
-    *,
-    total_repeat_length: int | None = None,
-) -> Array:
-    """`a` with every element repeated along `axis`, or along the flattened array; `repeats` is one number for all
-    or one for each, known when the program is traced.
-
-    With `total_repeat_length` the result has that many elements along the axis: too many repetitions are cut off, and
-    the last element is repeated further where there are too few.
-
-    >>> repeat(np.arange(3), 2).tolist()
-    [0, 0, 1, 1, 2, 2]
-    """
-    x = operand(a, "repeat: a")
-    if axis is None:
-        x, axis = basis.reshape(x, (x.aval.size,)), 0
-    axis = axis_of("repeat", axis, x.aval.ndim)
-    n = x.aval.shape[axis]
-    times = sizes_of("repeat", repeats, "repeats")
-    if len(times) == 1:
-        times *= n
-        if total_repeat_length is None and n:
-            spread_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
-            spread = basis.broadcast_in_dim(x, spread_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1])
-            return basis.reshape(spread, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
-    if len(times) != n:
-        raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; give one or {n}")
-    if total_repeat_length is not None:
-        times = _stretched(times, static_int("repeat", total_repeat_length, "total_repeat_length"), x, axis)
-    parts = [shape.slice_axis(x, i, i + 1, axis) for i in range(n)]
-    found = [part for part, t in zip(parts, times, strict=True) for _ in range(t)]
-    return shape.concatenate(found, axis) if found else shape.slice_axis(x, 0, 0, axis)
-
-
-def _stretched(times: Sequence[int], total: int, x: Value, axis: int) -> Shape:
-    """Numbers of repetitions that add up to `total`: the first of them, and the rest for the last element."""
-    if total < 0 or (total and not times):
-        raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
-    out: list[int] = []
-    for t in times:
-        out.append(min(t, total - sum(out)))
-    return (*out[:-1], out[-1] + total - sum(out)) if out else ()
 
 
 @overload

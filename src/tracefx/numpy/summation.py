@@ -135,7 +135,7 @@ def _in_letters(first: ArrayLike, rest: Sequence[ArrayLike | Axes]) -> tuple[str
     if len(given) < 2 or not all(isinstance(each, Sequence) and not isinstance(each, str) for each in axes):
         raise TypeError(
             "einsum takes subscripts, a string such as 'ij,jk->ik', and operands, or operands each with a list of "
-            f"numbers for its axes, then one for the result's: einsum(x, [0, 1], y, [1, 2], [0, 2]); got {first!r} first"
+            f"numbers for its axes, then one for the result's: einsum(x, [0, 1], y, [1, 2], [0, 2]); got {first!r}"
         )
     terms: list[list[int | EllipsisType]] = [
         [i if i is ... else static_int("einsum", i, "an axis") for i in each]

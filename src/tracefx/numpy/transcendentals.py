@@ -11,7 +11,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import all_inexact, inexact, literal
+from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, pairs, powers, transcendental
 from tracefx.ops import complex as complex_numbers
@@ -251,7 +251,9 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> hypot(3, 4)
     Array(5., dtype=float32, weak_type=True)
     """
-    x, y = [magnitude.abs(v) for v in _reals("hypot", *all_inexact("hypot", x1, x2))]
+    weak = [dtype_of(a, "hypot: argument")[1] for a in (x1, x2)]
+    given = _reals("hypot", *all_inexact("hypot", x1, x2))
+    x, y = [magnitude.abs(retyped(v, v.aval.dtype, all(weak))) for v in given]
     inf = like(x, math.inf)
     infinite = bitwise.bitwise_or(comparison.eq(x, inf), comparison.eq(y, inf))
     larger, smaller = arithmetic.max(x, y), arithmetic.min(x, y)

@@ -285,9 +285,11 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
             )
         return powers.integer_pow(base, exponent)
     x, y = all_numeric("power", x1, x2)
-    if dtypes.is_integer(x.aval.dtype):
-        return _integer_power(x, y)
     base, to = operand(x1, "power: x1"), operand(x2, "power: x2")
+    if dtypes.is_integer(x.aval.dtype):
+        if x.aval.weak_type and _BOOL in (base.aval.dtype, to.aval.dtype):  # bools are taken for integers first
+            x, y = retyped(x, x.aval.dtype), retyped(y, y.aval.dtype)
+        return _integer_power(x, y)
     if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(to.aval.dtype):
         # Integer powers are not differentiated, so the derivative by the base is right at 0 too.
         shape = x.aval.shape or y.aval.shape

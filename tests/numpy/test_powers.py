@@ -1,0 +1,87 @@
+"""`power` against `jax.numpy`: dtype and weak type of every pair of dtypes and kinds of numbers, values of some."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import DTYPES, agree, agree_in_type, both
+
+EXPONENTS: Final = (2, 3, 1, 0, -1, 0.5, -0.5, 2.0, True, 1j)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """JAX warns where it narrows a Python number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def array(dtype: str, values: list[int]) -> tuple[Any, Any]:
+    return both(np.asarray(fnp.array(values, dtype=dtype)))
+
+
+def test_numbers() -> None:
+    for base in (2, -3, 2.5, True, 1 + 2j):
+        for to in EXPONENTS:
+            agree(partial(fnp.power, base, to), partial(jnp.power, base, to))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_types_of_arrays_and_numbers(dtype: str) -> None:
+    x = np.asarray(fnp.array([0, 1, 2, 3], dtype=dtype))
+    power: Any = operator.pow
+    for n in EXPONENTS:
+        agree_in_type(lambda x, n=n: power(x, n), lambda y, n=n: power(y, n), x)
+        agree_in_type(lambda x, n=n: power(n, x), lambda y, n=n: power(n, y), x)
+        agree_in_type(lambda x, n=n: fnp.power(x, n), lambda y, n=n: jnp.power(y, n), x)
+    for n in (2, 2.0, 1j):  # weak arrays, known and not
+        weak, its = fnp.asarray(n), jnp.asarray(n)
+        agree_in_type(lambda x, n=weak: power(x, n), lambda y, n=its: power(y, n), x)
+        agree_in_type(lambda x, n=weak: power(n, x), lambda y, n=its: power(n, y), x)
+        agree_in_type(lambda x, n=weak: fx.jit(power)(x, n), lambda y, n=its: power(y, n * 1), x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "bfloat16", "complex64"])
+def test_arrays_and_numbers(dtype: str) -> None:
+    x, y = array(dtype, [0, 1, 2, 3])
+    for n in EXPONENTS:
+        agree(partial(operator.pow, x, n), partial(operator.pow, y, n))
+        agree(partial(operator.pow, n, x), partial(operator.pow, n, y))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_types_of_arrays(dtype: str) -> None:
+    x = np.asarray(fnp.array([1, 0, 2, 3], dtype=dtype))
+    for other in DTYPES:
+        to = np.asarray(fnp.array([2, 3, 0, 1], dtype=other))
+        agree_in_type(fnp.power, jnp.power, x, to)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_a_known_scalar_array(dtype: str) -> None:
+    x, y = array(dtype, [1, 0, 2, 3])
+    for other in DTYPES:
+        n, its = array(other, [2])
+        agree(partial(fnp.power, x, n[0]), partial(jnp.power, y, its[0]))
+
+
+def test_weak_lengths() -> None:
+    (x, y), (b, c) = array("int8", [3, 4]), array("bool", [0, 1])
+    for n in (2, 2.5):
+        agree(partial(fnp.hypot, x, n), partial(jnp.hypot, y, n))
+        agree(partial(fnp.hypot, n, b), partial(jnp.hypot, n, c))
+        agree(partial(fnp.hypot, n, 3), partial(jnp.hypot, n, 3))
