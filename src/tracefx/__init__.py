@@ -1,5 +1,6 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
+from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
 from tracefx import debug as debug
 from tracefx import extend as extend

@@ -28,7 +28,7 @@ from tracefx.ops.basis import retyped
 from tracefx.ops.elementwise import add_tangents
 from tracefx.transforms.arguments import flatten_values, leaf_value, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import require_types
-from tracefx.transforms.custom_functions import Arguments, CustomFunction, Outputs, fits, require_pair, run
+from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, fits, flat_function, require_pair, run
 from tracefx.transforms.differentiation import cotangent
 
 P = ParamSpec("P")
@@ -169,7 +169,7 @@ class custom_jvp(CustomFunction[P, R]):
                     f"{self._where}: defjvps was given {len(jvps)} rules, but it is called with {len(primals)} "
                     "arguments; give one for each, or None"
                 )
-            out = _called(self, primals)
+            out = called(self, primals)
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             if not parts:
                 return out, trees.map(lambda x: cotangent(Zero(get_aval(x).tangent())), out)
@@ -196,7 +196,7 @@ class custom_jvp(CustomFunction[P, R]):
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        prim = CustomJVPCall(self._name, _flat(self, arguments, in_tree, outputs), jvp, symbolic)
+        prim = CustomJVPCall(self._name, flat_function(self, arguments, in_tree, outputs), jvp, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
@@ -210,23 +210,6 @@ def _sum(x: Any, y: Any) -> object:
     if getattr(x, "dtype", None) == float0:
         return y
     return x if getattr(y, "dtype", None) == float0 else add_tangents(as_value(x), as_value(y))
-
-
-def _flat(
-    custom: CustomFunction[..., Any], arguments: Arguments, in_tree: TreeDef, outputs: Outputs
-) -> Callable[..., list[Value]]:
-    """The function as one of values."""
-
-    @functools.wraps(custom.fun)
-    def flat(*values: Value) -> list[Value]:
-        out = run(_called, name_of(custom.fun), custom.fun, arguments.merged(in_tree.unflatten(to_arrays(values))))
-        return outputs.flatten(out, f"the output of {name_of(custom.fun)}")
-
-    return flat
-
-
-def _called(f: Callable[..., Any], args: Sequence[Any]) -> Any:
-    return f(*args)
 
 
 def _out_tangents(what: str, outs: Sequence[Value], tree: TreeDef, out_tangent: PyTree) -> list[Tangent]:
@@ -335,7 +318,7 @@ class custom_vjp(CustomFunction[P, R]):
             leaves = to_arrays(primals)
             if symbolic:
                 leaves = list(map(CustomVJPPrimal, leaves, perturbed))
-            pair = run(_called, self._name, fwd, arguments.merged(in_tree.unflatten(leaves)))
+            pair = run(called, self._name, fwd, arguments.merged(in_tree.unflatten(leaves)))
             out, kept = require_pair(what, pair, "output, residuals")
             outs = outputs.flatten(out, what)
             residuals = _Residuals.of(kept, f"the residuals from {what}")
@@ -350,7 +333,7 @@ class custom_vjp(CustomFunction[P, R]):
 
             return Forward(outs, residuals.values, pull)
 
-        flat = _flat(self, arguments, in_tree, outputs)
+        flat = flat_function(self, arguments, in_tree, outputs)
         prim = CustomVJPCall(self._name, flat, forward, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
@@ -457,7 +440,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
         return require_pair(f"custom_gradient of {name_of(fun)}: the function", fun(*args, **kwargs), _PARTS)[0]  # type: ignore[no-any-return]  # an R
 
     def fwd(*args: Any) -> tuple[Any, trees.Partial[Any]]:
-        out, pull = require_pair(f"custom_gradient of {name_of(fun)}: the function", _called(fun, args), _PARTS)
+        out, pull = require_pair(f"custom_gradient of {name_of(fun)}: the function", called(fun, args), _PARTS)
         values, out_tree = flatten_values(out, f"the output of {name_of(fun)}")
         in_tree: TreeDef | None = None
 
@@ -518,7 +501,7 @@ def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callabl
 
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
-        outs, out_tree = flatten_values(_called(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}")
+        outs, out_tree = flatten_values(called(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}")
         return outs
 
     jaxpr, consts = stage(flat, [x.aval for x in values], current())

@@ -20,7 +20,7 @@ from tracefx.core.source import ORIGIN
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.selection import stop_gradient
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable
+from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import require_types
 
 P = ParamSpec("P")
@@ -38,9 +38,9 @@ def run(f: Callable[P, R], name: str, *args: P.args, **kwargs: P.kwargs) -> R:
         raise
     except EscapedTracerError as error:
         raise ClosedOverTracerError(
-            f"{name}: {error}\nIf {name}, or a rule of it, closes over that value: it has a rule for its arguments "
-            "alone, so make the value an argument; tracefx.closure_convert makes arguments of what a function closes "
-            "over, and tracefx.lax.stop_gradient a constant of a value"
+            f"{name}, or a rule of it, uses a value that is none of its arguments, and that its rule would have to "
+            "know: if it closes over the value, make it an argument (tracefx.closure_convert does that for functions "
+            f"that are arguments), or hand on tracefx.lax.stop_gradient of it. In detail: {error}"
         ) from error
     finally:
         ORIGIN.reset(token)
@@ -174,16 +174,19 @@ class Outputs:
         """The leaves of what `what` gave, which has the structure and the types of what was given before."""
         values, tree = flatten_values(out, what)
         values = resolved(values)
+        self.settle(tree, [x.aval for x in values], what)
+        return typed(values, self._avals)
+
+    def settle(self, tree: TreeDef, avals: list[ShapedArray], what: str) -> None:
+        """Note, or compare with what has been noted, the structure and the types of what `what` gave."""
         if self._tree is None:
-            self._tree, self._avals, self._what = tree, [x.aval for x in values], what
-            return values
+            self._tree, self._avals, self._what = tree, avals, what
+            return
         whose = f"{self._name}, and in the place of its output the rule of it,"
         trees.require_same_structure(whose, self._tree, tree, self._what, what)
-        avals = [x.aval for x in values]
         fits = [(a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(avals, self._avals, strict=True)]
         remedy = "The rule has to compute what the function does."
         require_types(whose, tree, (self._what, self._avals), (what, avals), fits, remedy)
-        return typed(values, self._avals)
 
 
 def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
@@ -194,3 +197,20 @@ def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
         return True
     complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
     return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
+
+
+def flat_function(
+    custom: CustomFunction[..., Any], arguments: Arguments, in_tree: TreeDef, outputs: Outputs
+) -> Callable[..., list[Value]]:
+    """The function as one of values."""
+
+    @functools.wraps(custom.fun)
+    def flat(*values: Value) -> list[Value]:
+        out = run(called, name_of(custom.fun), custom.fun, arguments.merged(in_tree.unflatten(to_arrays(values))))
+        return outputs.flatten(out, f"the output of {name_of(custom.fun)}")
+
+    return flat
+
+
+def called(f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    return f(*args)

@@ -1,0 +1,311 @@
+"""Functions with a rule of their own for a whole batch, as operations.
+
+A derivative of such a function has a rule derived from the function's: the derivative, or its transpose, of the rule
+for the batch. So `vmap` of a gradient is the gradient of what the rule computes, as it is of `vmap`'s result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TypeAlias, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import chosen, linear, merged, nonzero, present, spread
+from tracefx.control.custom_jvp import called
+from tracefx.control.functions import Flat, OutDims, body, evaluated, hosting, mapped_function, within
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import is_inexact
+from tracefx.core.effects import Effects
+from tracefx.core.errors import ClosedOverTracerError
+from tracefx.core.handler import CURRENT, Handler, bind
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.passes import dce
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    HoldsFunctions,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Mapper,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.values import Value
+from tracefx.handlers.derived import Mask, jvp_jaxpr, transpose_jaxpr
+from tracefx.handlers.jvp import JVP
+from tracefx.handlers.stage import stage
+from tracefx.handlers.transpose import backward
+from tracefx.ops.basis import batch_first, instantiate, reduce_sum
+
+BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Sequence[Value], Mask]]
+"""The axis, which operands have it, and the operands, having it first: to the outputs, and which of them have it."""
+
+
+@final
+@frozen(eq=False)
+class CustomVmapCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+    """A call of `fun`, which `rule` does for a whole batch."""
+
+    name = "custom_vmap_call"
+    label: str
+    fun: Flat
+    rule: BatchRule
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return self.fun(*args)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return evaluated(self.label, self.fun(*args))
+
+    @override
+    def within(self, enter: Callable[[Handler], Handler]) -> CustomVmapCall:
+        return evolve(self, fun=within(enter, self.fun), rule=within(enter, self.rule))
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        outs = bind(self, *primals)
+        moved = _movable(outs)
+        if not any(moved):
+            return outs, [Zero(o.aval.tangent()) for o in outs]
+        mask = nonzero(tangents)
+        prim = CustomVmapCall(self.label, _derivative(self.fun, mask), _rule_of_derivative(self.rule, mask))
+        return outs, spread(bind(prim, *primals, *present(tangents)), moved, [o.aval for o in outs])
+
+    @override
+    def mapped(
+        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        if any(d is not None for d in dims):
+            return _by_rule(self.rule, mapper.axis, args, dims)
+        out = OutDims(self.label, mapper.axis, False)
+        prim = evolve(
+            self,
+            fun=mapped_function(mapper, self.fun, dims, out),
+            rule=_rule_beside(mapper, self.rule, out),
+        )
+        outs = bind(prim, *args)
+        return outs, out.of(outs)
+
+    @override
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVmap, Sequence[Value]]:
+        traced = body(self.fun, recording, args)
+        consts = traced.consts
+        rule = _hosted(self.label, self.rule, traced.held, len(consts))
+        return CustomVmap(self.label, traced.jaxpr, rule), [*consts, *args]
+
+
+@final
+@frozen(eq=False)
+class CustomVmap(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+    """A call of `jaxpr`, which `rule` does for a whole batch."""
+
+    name = "custom_vmap_call"
+    label: str = field(metadata={"print": "name", "erased": True, "jax": False})
+    jaxpr: Jaxpr = field(metadata={"print": "call"})
+    rule: BatchRule = field(metadata={"erased": True})
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomVmap:
+        return evolve(self, jaxpr=jaxprs[0])
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return called(self, self.label, self.jaxpr, avals)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.jaxpr, args, self.label)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return eval_jaxpr(self.jaxpr, (), args)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        outs = bind(self, *primals)
+        moved = _movable(outs)
+        if not any(moved):
+            return outs, [Zero(o.aval.tangent()) for o in outs]
+        mask, n = nonzero(tangents), len(outs)
+        derived = jvp_jaxpr(self.jaxpr, mask, moved)
+        pushed = dce(derived.jaxpr, (False,) * n + (True,) * sum(derived.out_nonzero))
+        rule = _after(len(derived.consts), _rule_of_derivative(self.rule, mask))
+        found = bind(CustomVmap(self.label, pushed, rule), *derived.consts, *primals, *present(tangents))
+        return outs, spread(found, moved, self.jaxpr.out_avals)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        mask, given = linear(args), nonzero(cts)
+        derived = transpose_jaxpr(self.jaxpr, mask, given, (True,) * sum(mask))
+        rule = _after(len(derived.consts), _rule_of_transpose(self.rule, mask, given, self.jaxpr))
+        known = [a for a in args if not isinstance(a, Linear)]
+        found = bind(CustomVmap(self.label, derived.jaxpr, rule), *derived.consts, *known, *present(cts))
+        return merged(mask, found, [None] * len(known))
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return _by_rule(self.rule, axis, args, dims)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.inline(self.jaxpr, operands)
+
+
+def _movable(outs: Sequence[Value]) -> Mask:
+    return tuple([is_inexact(o.aval.dtype) for o in outs])
+
+
+def _by_rule(
+    rule: BatchRule, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+) -> tuple[Sequence[Value], Sequence[int | None]]:
+    fronted = [x if d is None else batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
+    outs, batched = rule(axis, tuple([d is not None for d in dims]), fronted)
+    return outs, [0 if b else None for b in batched]
+
+
+# ------------------------------------------------------------------ rules elsewhere
+
+
+def _hosted(label: str, rule: BatchRule, held: Sequence[Value], count: int) -> BatchRule:
+    """The rule of an operation whose first `count` operands are what its functions closed over: `held`, if tracers."""
+
+    @wraps(rule)
+    def hosted(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
+        if any(batched[:count]):
+            raise ClosedOverTracerError(
+                f"{label} closes over a value that differs along a mapped axis, but its rule for the batch knows its "
+                "arguments alone: make the value an argument"
+            )
+        run = within(hosting(held, args[:count]), rule) if held else rule
+        return run(axis, batched[count:], args[count:])
+
+    return hosted if count else rule
+
+
+def _after(count: int, rule: BatchRule) -> BatchRule:
+    return _hosted("", rule, (), count)
+
+
+def _rule_beside(mapper: Mapper, rule: BatchRule, out: OutDims) -> BatchRule:
+    """The rule for another axis than the mapper's, which no operand has, though the function may close over it."""
+
+    @wraps(rule)
+    def beside(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+        out_batched: Mask = ()
+
+        def run(*values: Value) -> Sequence[Value]:
+            nonlocal out_batched
+            outs, out_batched = rule(axis, batched, values)
+            return outs
+
+        outs, dims = mapper.run(run, args, [None] * len(args))
+        placed = list(map(out.place, outs, dims, out.settle(dims)))
+        # The mapper's axis stands first in an output that has it, before the one that is mapped now.
+        return [
+            batch_first(x, 1, axis) if b and d is not None else x
+            for x, b, d in zip(placed, out_batched, out.of(outs), strict=True)
+        ], out_batched
+
+    return beside
+
+
+# ------------------------------------------------------------------ rules of derivatives
+
+
+def _derivative(fun: Flat, mask: Mask) -> Flat:
+    """Primals, and tangents of those in the mask, to the tangents of the outputs that can have one."""
+
+    @wraps(fun)
+    def pushed(*values: Value) -> list[Value]:
+        return _push(fun, mask, values)
+
+    return pushed
+
+
+def _push(fun: Flat, mask: Mask, values: Sequence[Value]) -> list[Value]:
+    n = len(mask)
+    handler = JVP(CURRENT.get())
+    given = iter(values[n:])
+    duals = [handler.wrap(x, next(given)) if m else x for x, m in zip(values, mask, strict=False)]
+    token = CURRENT.set(handler)
+    try:
+        outs = fun(*duals)
+    finally:
+        CURRENT.reset(token)
+    pairs = [handler.unwrap(o) for o in outs]
+    return [instantiate(t) for p, t in pairs if is_inexact(p.aval.dtype)]
+
+
+def _rule_of_derivative(rule: BatchRule, mask: Mask) -> BatchRule:
+    n = len(mask)
+
+    @wraps(rule)
+    def pushed(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+        of_tangents = merged(mask, batched[n:], [False] * mask.count(False))
+        joint = tuple([p or t for p, t in zip(batched[:n], of_tangents, strict=True)])
+        full = [
+            batch_first(x, 0 if has else None, axis) if must else x
+            for x, has, must in zip(args, batched, [*joint, *chosen(joint, mask)], strict=True)
+        ]
+        out_batched: Mask = ()
+
+        def outs(*primals: Value) -> Sequence[Value]:
+            nonlocal out_batched
+            found, of_outs = rule(axis, joint, primals)
+            out_batched = tuple(chosen(of_outs, _movable(found)))
+            return found
+
+        return _push(outs, mask, full), out_batched
+
+    return pushed
+
+
+def _rule_of_transpose(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -> BatchRule:
+    """The rule of a map's transpose: operands outside the mask, and cotangents of outputs that have one."""
+    avals, count = jaxpr.in_avals, mask.count(False)
+
+    @wraps(rule)
+    def pulled(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+        known, cts = args[:count], args[count:]
+        joint = merged(mask, [True] * sum(mask), batched[:count])
+        out_batched: Mask = ()
+
+        def outs(*linear_args: Value) -> Sequence[Value]:
+            nonlocal out_batched
+            found, out_batched = rule(axis, tuple(joint), merged(mask, linear_args, known))
+            return found
+
+        wide = [a.with_axis(axis.size, 0) for a in chosen(avals, mask)]
+        program, consts = stage(outs, wide, CURRENT.get())
+        whole = [batch_first(ct, 0 if b else None, axis) for ct, b in zip(cts, batched[count:], strict=True)]
+        summed = [
+            ct if has else reduce_sum(ct, (0,)) for ct, has in zip(whole, chosen(out_batched, given), strict=True)
+        ]
+        out_cts = spread(summed, given, program.out_avals)
+        found = backward(program, consts, [Linear(a) for a in wide], out_cts)
+        results = [instantiate(Zero(a.tangent()) if ct is None else ct) for ct, a in zip(found, wide, strict=True)]
+        return results, (True,) * len(results)
+
+    return pulled

@@ -1,0 +1,6 @@
+"""Functions that bring along what `vmap` makes of them."""
+
+from __future__ import annotations
+
+from tracefx.transforms.custom_batching import custom_vmap as custom_vmap
+from tracefx.transforms.custom_batching import sequential_vmap as sequential_vmap
