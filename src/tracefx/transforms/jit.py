@@ -155,11 +155,12 @@ class Jitted(Generic[P, R]):
             or len(given := (*ready.consts, *args) if ready.consts else args) != len(ready.avals)
         ):
             return self._call(args, kwargs)
-        buffers = []
-        for x, aval in zip(given, ready.avals):  # noqa: B905  # of one length
-            if type(x) is not ConcreteArray or x.aval is not aval or x.buffer is None:
+        buffers, avals, place = [], ready.avals, 0
+        for x in given:  # for an argument or two, `zip` and `enumerate` take longer than counting
+            if type(x) is not ConcreteArray or x.aval is not avals[place] or x.buffer is None:
                 return self._call(args, kwargs)
             buffers.append(x.buffer)
+            place += 1
         results = ready.on_buffers(buffers) if ready.on_buffers else ready.program(given)  # type: ignore[arg-type]  # arrays
         return results[0] if ready.gives_one else ready.out_tree.unflatten(results)  # type: ignore[return-value]  # an R
 
