@@ -149,15 +149,15 @@ class Compiled:
         return [args[place] for place in self.kept]
 
     def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
-        put = self.executable.put
-        return [
-            x.buffer
-            if type(x) is ConcreteArray and x.buffer is not None
-            else put(i, x)
+        inputs: list[object] = [
+            x
             if type(x) is np.ndarray
+            else x.buffer
+            if type(x) is ConcreteArray and x.buffer is not None
             else self._put(i, x)
             for i, x in enumerate(given)
         ]
+        return cast("list[Buffer]", self.executable.put(cast("list[runtime.Buffer | NDArray]", inputs)))
 
     def _output(
         self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
@@ -183,11 +183,11 @@ class Compiled:
     def memory_analysis(self) -> runtime.MemoryAnalysis:
         return self.executable.memory_analysis()
 
-    def _put(self, i: int, x: Value | NDArray) -> Buffer:
+    def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""
         if isinstance(x, ConcreteArray):
             if self.kept[i] in self.donated:
-                return self.executable.put(i, x.numpy())  # a copy is given away: the numbers may be the caller's
+                return x.numpy()  # a copy of it is given away: the numbers may be the caller's
             made = runtime.put(x.numpy(), self.executable.device)
             x.adopt(made)
             return made

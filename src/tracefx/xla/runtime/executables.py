@@ -90,11 +90,19 @@ class Executable:
         self.parameters = parameters
         self.results = results
 
-    def put(self, i: int, array: AnyArray) -> Buffer:
-        """A copy of an array, which must have the type of parameter `i`, on the executable's device."""
+    def put(self, inputs: Sequence[Buffer | AnyArray]) -> list[Buffer]:
+        """What the parameters are given, on the executable's device: arrays, which must have their types, are copied.
+
+        Raises:
+            ExecutionError: if XLA could not make a copy.
+        """
         where = self._where
+        devices = where.listed
         try:
-            return device_put(self.parameters[i], where, (array,), where.listed, True, True, COPY_NOW, True)
+            return [
+                device_put(spec, where, (x,), devices, True, True, COPY_NOW, True) if isinstance(x, np.ndarray) else x
+                for spec, x in zip(self.parameters, inputs, strict=True)
+            ]
         except JaxRuntimeError as error:
             raise ExecutionError(str(error)) from error
 
