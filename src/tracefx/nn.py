@@ -111,13 +111,13 @@ def softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Ar
     """
     value = inexact(x, "softmax: x")
     highest = _highest(value, axis, where)
-    if where is None:
-        powers = fnp.exp(fnp.subtract(value, highest))
-        return fnp.true_divide(powers, fnp.sum(powers, axis, keepdims=True))
-    # What the mask leaves out is replaced before and after, so that nothing infinite is in its derivative.
-    powers = fnp.exp(fnp.subtract(fnp.where(where, value, 0), fnp.where(where, highest, 0)))
-    powers = fnp.where(where, powers, 0)
-    return fnp.where(where, fnp.true_divide(powers, fnp.sum(powers, axis, keepdims=True)), 0)
+    shifted = fnp.subtract(value, highest)
+    if where is not None:  # before the exponential, so that nothing infinite or missing is in its derivative
+        shifted = fnp.where(where, shifted, -math.inf)
+    powers = fnp.exp(shifted)
+    # One division a row, rather than one an element, in the backward pass too.
+    shares = fnp.multiply(powers, fnp.reciprocal(fnp.sum(powers, axis, keepdims=True)))
+    return shares if where is None else fnp.where(where, shares, 0)
 
 
 def log_softmax(x: ArrayLike, axis: Axes = -1, where: ArrayLike | None = None) -> Array:
@@ -184,21 +184,20 @@ def logsumexp(
     else:
         exponents, factors = all_inexact("logsumexp", a, b)
         value = fnp.where(fnp.not_equal(factors, 0), exponents, -math.inf)
-    highest = fnp.max(fnp.real(value), axis, keepdims=True, initial=-math.inf, where=where)
+    gone = axes("logsumexp", axis, value.ndim)
+    highest = fnp.max(fnp.real(value), axis, initial=-math.inf, where=where)
     highest = stop_gradient(fnp.where(fnp.isfinite(highest), highest, 0))
-    powers = fnp.exp(fnp.subtract(value, highest))
+    kept = fnp.expand_dims(highest, gone)
+    powers = fnp.exp(fnp.subtract(value, kept))
     if factors is not None:
         powers = fnp.multiply(powers, factors)
-    total = fnp.sum(powers, axis, keepdims=True, where=where)
+    total = fnp.sum(powers, axis, keepdims=keepdims, where=where)
     sign = fnp.sign(total)
     if return_sign or not dtypes.is_complex(total.dtype):
         total = fnp.absolute(total)
-    out = fnp.add(fnp.log(total), highest)
+    out = fnp.add(fnp.log(total), kept if keepdims else highest)
     if factors is not None and not return_sign and not dtypes.is_complex(out.dtype):
         out = fnp.where(fnp.less(sign, 0), math.nan, out)
-    if not keepdims:
-        gone = axes("logsumexp", axis, value.ndim)
-        out, sign = fnp.squeeze(out, gone), fnp.squeeze(sign, gone)
     return (out, sign) if return_sign else out
 
 

@@ -71,6 +71,10 @@ class Builder(Protocol):
 
     def constant(self, value: Literal | NDArray) -> Ir: ...
 
+    def unshared(self, x: Ir) -> Ir:
+        """`x`; where it repeats an array, another value that does the same and has no use yet."""
+        ...
+
     def inline(self, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         """Add the equations of a program without constants."""
         ...

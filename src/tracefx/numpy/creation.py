@@ -326,7 +326,8 @@ def linspace(
     computed = inexact_dtype(new)
     first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
     shared = first.aval.shape or last.aval.shape
-    first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
+    if shared:
+        first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
     intervals = count - 1 if endpoint else count
     rows = [basis.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
     if count == 0:

@@ -98,7 +98,7 @@ def einsum(
         total = chosen[0]
         for i, factor in enumerate(chosen[1:], 1):
             kept = {*result, *[name for f in (*factors, *chosen[i + 1 :]) for name in f.labels]}
-            total = _contracted(total, factor, kept, precision, dtype)
+            total = _contracted(total, factor, kept, result, precision, dtype)
         factors.append(total)
     (last,) = factors
     last = last.summed(result)
@@ -241,12 +241,20 @@ def _order(
     return [tuple(sorted(step)) for step in path[1:]]
 
 
-def _contracted(x: Factor, y: Factor, kept: set[str], precision: PrecisionLike, dtype: DType) -> Factor:
+def _contracted(
+    x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType
+) -> Factor:
     """The product of two factors, summed over the axes that aren't kept."""
     x, y = x.summed({*kept, *y.labels}), y.summed({*kept, *x.labels})
     shared = [name for name in x.labels if name in y.labels]
-    batch = [name for name in shared if name in kept]
     over = [name for name in shared if name not in kept]
+    batch = [name for name in result if name in shared]
+    batch += [name for name in shared if name in kept and name not in batch]
+    free = [[name for name in f.labels if name not in shared] for f in (x, y)]
+    # The later operand comes first where the other order is not that of the result's axes.
+    order = [name for name in (*batch, *free[0], *free[1]) if name in result]
+    if order != [name for name in result if name in order]:
+        x, y, free = y, x, free[::-1]
     numbers = (
         (tuple([x.labels.index(name) for name in over]), tuple([y.labels.index(name) for name in over])),
         (tuple([x.labels.index(name) for name in batch]), tuple([y.labels.index(name) for name in batch])),
@@ -255,5 +263,4 @@ def _contracted(x: Factor, y: Factor, kept: set[str], precision: PrecisionLike, 
     if left.aval.dtype != right.aval.dtype:  # one of them is a product in the dtype of the result
         left, right = [retyped(v, dtype) for v in (left, right)]
     out = contraction.dot_general(left, right, numbers, precision, dtype)
-    free = [[name for name in f.labels if name not in shared] for f in (x, y)]
     return Factor(out, (*batch, *free[0], *free[1]))

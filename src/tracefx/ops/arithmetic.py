@@ -166,7 +166,10 @@ class Div(Smooth, Transposable):
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         _, y = primals
-        return div(tangent, y) if i == 0 else neg(mul(tangent, div(out, y)))
+        if i == 0:
+            return div(tangent, y)
+        # The division comes last, so that the backward pass divides the cotangent once for both operands.
+        return div(mul(tangent, neg(out)), y)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
@@ -175,6 +178,12 @@ class Div(Smooth, Transposable):
         if isinstance(y, Linear):  # a quotient is linear in its numerator alone
             raise not_linear(self)
         return [unbroadcast(div(ct, y), x.aval), None]
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        # Division by a broadcast that nothing else uses XLA makes a multiplication by the broadcast reciprocal.
+        x, y = operands
+        return builder.emit(self.hlo, [x, builder.unshared(y)], [out])[0]
 
 
 @final

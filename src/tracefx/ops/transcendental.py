@@ -39,6 +39,22 @@ class Transcendental(Smooth):
         return mul(tangent, self.derivative(primals[0], out))
 
 
+@frozen(eq=False)
+class Logarithmic(Smooth):
+    """A function of one float or complex operand whose derivative is one divided by something."""
+
+    domain = INEXACT
+
+    @abstractmethod
+    def divisor(self, x: Value) -> Value:
+        """One divided by the derivative at `x`."""
+        raise NotImplementedError
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return div(tangent, self.divisor(primals[0]))
+
+
 # ------------------------------------------------------------------ exponentials and logarithms
 
 
@@ -84,31 +100,27 @@ class Expm1(Transcendental):
 
 
 @final
-class Log(Transcendental):
+class Log(Logarithmic):
     __slots__ = ()
     name = "log"
     hlo = "stablehlo.log"
     ufunc = np.log
 
     @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return div(1.0, x)
-
-    @override
-    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        return div(tangent, *primals)  # one operation, one rounding
+    def divisor(self, x: Value) -> Value:
+        return x
 
 
 @final
-class Log1p(Transcendental):
+class Log1p(Logarithmic):
     __slots__ = ()
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
     ufunc = np.log1p
 
     @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return div(1.0, add(x, 1.0))
+    def divisor(self, x: Value) -> Value:
+        return add(x, 1.0)
 
 
 @final
@@ -198,15 +210,15 @@ class Acos(Transcendental):
 
 
 @final
-class Atan(Transcendental):
+class Atan(Logarithmic):
     __slots__ = ()
     name = "atan"
     hlo = "chlo.atan"
     ufunc = np.arctan
 
     @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return div(1.0, add(mul(x, x), 1.0))
+    def divisor(self, x: Value) -> Value:
+        return add(mul(x, x), 1.0)
 
 
 # ------------------------------------------------------------------ hyperbolic functions

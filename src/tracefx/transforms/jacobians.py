@@ -10,12 +10,16 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
 from tracefx.core.trees import TreeDef
-from tracefx.core.values import Value, from_numpy
+from tracefx.core.values import Value
 from tracefx.ops.basis import convert, instantiate, move_axis, reshape
+from tracefx.ops.comparison import eq
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota
 from tracefx.ops.shape import slice_axis
 from tracefx.transforms.arguments import (
     check_argnums,
@@ -281,13 +285,17 @@ def _jacobian(
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
-    """The standard basis of the space of these arrays together: a batch for each, along axis 0."""
+    """The standard basis of the space of these arrays together: a batch for each, along axis 0.
+
+    Made of operations, so that a program that is traced computes it in place of taking it as an input.
+    """
     total = sum(a.size for a in avals)
     arrays: list[Value] = []
     start = 0
     for a in avals:
-        block = np.eye(total, a.size, -start, a.dtype)
-        arrays.append(convert(from_numpy(block.reshape(total, *a.shape), a.dtype), a.dtype, a.weak_type))
+        rows, columns = [broadcasted_iota(dtypes.int32, (total, a.size), axis) for axis in (0, 1)]
+        block = convert(eq(rows, add(columns, start)), a.dtype, a.weak_type)
+        arrays.append(reshape(block, (total, *a.shape)))
         start += a.size
     return arrays
 

@@ -279,6 +279,17 @@ class Emitter:
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
         return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})[0]
 
+    def unshared(self, x: Ir) -> Ir:
+        assert isinstance(x, Node)
+        found = runtime.broadcast_of(x.value)
+        if found is None:
+            return x
+        source, sizes = found
+        # By way of its own reshape: XLA takes plain broadcasts of one value together before it looks at their uses.
+        part = self.emit("stablehlo.reshape", [Node(source, x.aval)], [x.aval.update(shape=sizes)])
+        dims = Dims(tuple(range(len(sizes))))
+        return self.emit("stablehlo.broadcast_in_dim", part, [x.aval], {"broadcast_dimensions": dims})[0]
+
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         if id(jaxpr) not in self._functions:
             symbol = self._fresh(_symbol(name))

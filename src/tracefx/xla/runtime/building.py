@@ -211,6 +211,21 @@ its location and the insertion point where it goes, the last two by default the 
 """
 
 
+def broadcast_of(value: Value) -> tuple[Value, tuple[int, ...]] | None:
+    """The array that a value repeats, and its sizes along the value's axes, 1 where it has none; None if it is another."""
+    made = value.owner
+    if isinstance(made, ir.Block) or made.name != "stablehlo.broadcast_in_dim":
+        return None
+    (source,) = made.operands
+    places = list(ir.DenseI64ArrayAttr(made.attributes["broadcast_dimensions"]))
+    if not places:
+        return None
+    sizes = [1] * ir.RankedTensorType(value.type).rank
+    for place, n in zip(places, ir.RankedTensorType(source.type).shape, strict=True):
+        sizes[place] = n
+    return source, tuple(sizes)
+
+
 def new_module(name: str) -> ir.Module:
     """An empty module."""
     module = ir.Module.create(lowering())
