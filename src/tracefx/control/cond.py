@@ -28,7 +28,7 @@ from tracefx.control.call import Call
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import Debugging
+from tracefx.core.effects import lasting
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
@@ -153,9 +153,8 @@ class Cond(Structured):
         self, axis: MappedAxis, index: Value, index_dim: int, operands: Sequence[Value], dims: tuple[int | None, ...]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         """Every branch is computed, and each element of the batch takes the results of its own."""
-        done = [e for e in self.effects if e.observable and not isinstance(e, Debugging)]
-        if done:
-            shown = ", ".join(sorted(map(str, done)))
+        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        if shown:
             raise ValueError(
                 f"vmap of cond: the index differs along the batch, so that all branches would run, but they have "
                 f"effects ({shown}); take the effect out of the branches, or loop over the batch with lax.map"

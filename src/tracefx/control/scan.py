@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import (
@@ -23,6 +23,7 @@ from tracefx.control.bodies import (
     spread,
 )
 from tracefx.control.call import Call
+from tracefx.control.chunks import in_pieces, sizes
 from tracefx.control.scan_backward import backward
 from tracefx.control.scan_halves import Halves, halves
 from tracefx.core.avals import ShapedArray, show_avals
@@ -58,6 +59,8 @@ class Scan(Structured):
     num_consts: int
     reverse: bool
     unroll: int
+    checkpoint: int | str | None = field(default=None, metadata={"hide_default": True, "jax": False})
+    """The length of pieces whose steps the backward pass repeats, or `"binomial"` for pieces in a tree."""
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -205,9 +208,19 @@ class Scan(Structured):
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        if self.checkpoint is not None:
+            return Call(self.name, self.memo.get("pieces", self._in_pieces)).partial_eval(recorder, unknown, args)
         split = self._halves(tuple(unknown))
         outs, late, operands = self._first_half(split, tuple(unknown), args, recorder.evaluate)
         return merged(split.out_unknown, recorder.record(late, known(operands)), outs)
+
+    def _in_pieces(self) -> Jaxpr:
+        def loop(body: Jaxpr, length: int) -> Scan:
+            return evolve(self, jaxpr=body, length=length, checkpoint=None)
+
+        assert self.checkpoint is not None
+        pieces = sizes(self.checkpoint, self.length)
+        return in_pieces(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, pieces)
 
     def _halves(self, unknown: Mask) -> Halves:
         key = ("unzip", unknown)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TypeVar, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import (
@@ -22,17 +22,22 @@ from tracefx.control.bodies import (
     spread,
 )
 from tracefx.control.call import Call
+from tracefx.control.callback import silenced
+from tracefx.control.chunks import in_pieces, square_root
+from tracefx.control.cond import INDEX, Cond
+from tracefx.control.scan import Scan
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
+from tracefx.core.effects import lasting
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce
+from tracefx.core.passes import dce, renumber
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.handlers.stage import stage
-from tracefx.ops.basis import batch_first, broadcast_in_dim, instantiate
+from tracefx.ops.basis import batch_first, broadcast_in_dim, convert_element_type, instantiate
 from tracefx.ops.reduction import reduce_or
 from tracefx.ops.selection import select_n
 
@@ -45,7 +50,8 @@ TRUTH: Final = ShapedArray((), np.dtype(np.bool_))
 class While(Structured):
     """While `cond_jaxpr(constants, carry)` holds, the next carry is `body_jaxpr(constants, carry)`.
 
-    The operands are the constants of the condition, those of the body, and the first carry.
+    The operands are the constants of the condition, those of the body, and the first carry. `max_steps` says that
+    there are never more steps than that, which makes the loop differentiable in reverse.
     """
 
     name = "while"
@@ -53,6 +59,7 @@ class While(Structured):
     body_nconsts: int
     cond_jaxpr: Jaxpr
     cond_nconsts: int
+    max_steps: int | None = field(default=None, metadata={"hide_default": True, "jax": False})
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -194,7 +201,7 @@ class While(Structured):
             carry = more
         cond_nconsts, body_nconsts = len(cond.consts) + self.cond_nconsts, len(body.consts) + self.body_nconsts
         if alike:
-            op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts)
+            op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts, self.max_steps)
             return _Batched(op, cond.consts, body.consts, carry, None)
         self._require_no_effects()
         going = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places, (True,))
@@ -212,12 +219,12 @@ class While(Structured):
         fixed = (*going.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
         stepping, _ = stage(step, [*fixed, each, *carried])
         any_goes, _ = stage(lambda goes, *_: [reduce_or(goes, (0,))], [each, *carried])
-        op = While(stepping, m, any_goes, 0)
+        op = While(stepping, m, any_goes, 0, self.max_steps)
         return _Batched(op, going.consts, body.consts, carry, going.jaxpr)
 
     def _require_no_effects(self) -> None:
-        if any(effect.observable for effect in self.effects):
-            shown = ", ".join(sorted(map(str, self.effects)))
+        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        if shown:
             raise ValueError(
                 "vmap of while_loop: its condition differs along the batch, so that all go on until the last is done, "
                 f"but it has effects ({shown}); take them out of the loop, or loop over the batch with lax.map"
@@ -228,20 +235,31 @@ class While(Structured):
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         """What is known of the carry is computed now; the rest is put off with the whole loop, which runs again."""
+        if self.max_steps is not None:
+            return Call(self.name, self.memo.get("pieces", self._in_pieces)).partial_eval(recorder, unknown, args)
         mask = tuple(unknown)
         plan = self.memo.get(("unzip", mask), lambda: self._unzip(mask))
         if plan is None:
             return recorder.record(self, args)
-        op, out_unknown = plan
+        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        if shown:
+            raise ValueError(
+                "linearize and jacfwd of while_loop run the loop again for the tangents, but it has effects "
+                f"({shown}), which must not happen twice: take them out of the loop, or differentiate with jvp"
+            )
+        now, consts, late, out_unknown = plan
         cond_consts, body_consts, carry = self.parts(args)
         _, late_consts, _ = self.parts(unknown)
-        operands = [*cond_consts, *others(body_consts, late_consts), *others(carry, out_unknown)]
-        outs = recorder.evaluate(op, operands) if operands else []
-        later = recorder.record(self, args)
+        operands = [*cond_consts, *consts, *others(body_consts, late_consts), *others(carry, out_unknown)]
+        outs = recorder.evaluate(now, operands) if operands or now.effects else []
+        later = recorder.record(late, args)
         return merged(out_unknown, chosen(later, out_unknown), outs)
 
-    def _unzip(self, unknown: Mask) -> tuple[While, Mask] | None:
-        """The loop of the known carries alone, and which carries are unknown; `None` if all depends on them."""
+    def _unzip(self, unknown: Mask) -> tuple[While, Consts, While, Mask] | None:
+        """The loop of the known carries alone, and which carries are unknown; `None` if all depends on them.
+
+        Beside the first what its rules brought along, beside the second the whole loop as it runs again.
+        """
         cond_consts, consts, carry = map(tuple, self.parts(unknown))
         while True:
             split = unzip_jaxpr(self.body_jaxpr, consts + carry, carry)
@@ -254,17 +272,64 @@ class While(Structured):
         n = carry.count(False)
         if not n:
             return None
-        # Without residuals the known half is the body's own computation of these carries.
-        body = dce(self.body_jaxpr, tuple([not u for u in carry]))
-        left = [i for i, u in enumerate(consts + carry) if not u]
+        brought: Consts = ()
+        if self.body_jaxpr.effects:  # of which some may depend on what is unknown
+            brought = split.consts
+            body = dce(split.known, (True,) * n + (False,) * (len(split.known.outs) - n))
+        else:  # without residuals the known half is the body's own computation of these carries
+            left = [i for i, u in enumerate(consts + carry) if not u]
+            body = rearranged(dce(self.body_jaxpr, tuple([not u for u in carry])), left)
         places = [*range(self.cond_nconsts), *[self.cond_nconsts + i for i, u in enumerate(carry) if not u]]
-        op = While(rearranged(body, left), consts.count(False), rearranged(self.cond_jaxpr, places), self.cond_nconsts)
-        return op, carry
+        cond = rearranged(self.cond_jaxpr, places)
+        now = While(body, len(brought) + consts.count(False), cond, self.cond_nconsts)
+        late = self.with_jaxprs(
+            silenced(self.cond_jaxpr, (False,) * len(self.cond_jaxpr.invars)),
+            silenced(self.body_jaxpr, consts + carry),
+        )
+        return now, brought, late, carry
 
     # -------------------------------------------------------------- transposition
 
+    def _in_pieces(self) -> Jaxpr:
+        """The loop as a scan of `max_steps` steps in checkpointed pieces, which does nothing once it is done."""
+        assert self.max_steps is not None
+        n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
+        steps = self.max_steps
+
+        def step(*args: Value) -> list[Value]:
+            new = eval_jaxpr(self.body_jaxpr, (), [*args[n:m], *args[m + 1 :]])
+            return [*eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *new]), *new]
+
+        avals = [*self.cond_jaxpr.in_avals[:n], *self.body_jaxpr.in_avals[: self.body_nconsts], TRUTH]
+        avals += self.body_jaxpr.out_avals
+        stepping, _ = stage(step, avals)
+        rest = len(avals) - m
+
+        def guarded(piece: Jaxpr) -> Jaxpr:
+            """The piece, which hands on the carry as it is if the loop is done."""
+            done = Jaxpr((), piece.invars, (), piece.invars[m:])
+            op = Cond((renumber(done), piece))
+
+            def chosen_piece(*args: Value) -> Sequence[Value]:
+                return bind(op, convert_element_type(args[m], INDEX.dtype), *args)
+
+            return stage(chosen_piece, piece.in_avals)[0]
+
+        def loop(body: Jaxpr, length: int) -> Scan:
+            return Scan(body, length, rest, m, reverse=False, unroll=1)
+
+        pieces = in_pieces(guarded(stepping), loop, m, rest, steps, False, (square_root(steps),), guarded)
+
+        def run(*args: Value) -> list[Value]:
+            goes = eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *args[m:]])
+            return eval_jaxpr(pieces, (), [*args[:m], *goes, *args[m:]])[1:]
+
+        return stage(run, [*avals[:m], *avals[m + 1 :]])[0]
+
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        if self.max_steps is not None:
+            return Call(self.name, self.memo.get("pieces", self._in_pieces)).transpose(cts, *args)
         raise ValueError(
             "reverse-mode differentiation doesn't work for lax.while_loop, nor for lax.fori_loop with bounds that are "
             "traced: how many steps there are to go back through is known only when the program runs. Give "

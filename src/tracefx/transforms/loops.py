@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, final
+
+from attrs import frozen
 
 from tracefx.control.while_loop import TRUTH, While
 from tracefx.core import dtypes, promotion, trees
@@ -12,6 +14,7 @@ from tracefx.core.handler import Tracer, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.ops.basis import retyped
+from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
@@ -21,11 +24,15 @@ from tracefx.transforms.scans import steps
 T = TypeVar("T")
 
 
-def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_val: T) -> T:
+def while_loop(
+    cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_val: T, *, max_steps: int | None = None
+) -> T:
     """While `cond_fun(val)` holds, `val = body_fun(val)`, from `init_val` on: the last `val`.
 
-    `val` is a tree of arrays that keeps its structure and types. Forward-mode differentiable; reverse mode needs to
-    know how many steps to go back through, and raises `ValueError`.
+    `val` is a tree of arrays that keeps its structure and types. Forward-mode differentiable. Reverse mode needs to
+    know how far back it may have to go: with `max_steps=n` the loop ends after `n` steps at the latest, and can be
+    differentiated in reverse, in the memory of about `2 * sqrt(n)` steps, each of them computed twice. Without, it
+    raises `ValueError`.
 
     `TypeError` if `cond_fun` gives anything but a boolean scalar, or `body_fun` another structure or type.
 
@@ -34,32 +41,73 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_va
     """
     require_callable("while_loop", cond_fun)
     require_callable("while_loop", body_fun)
-    return cast(T, _repeat(cond_fun, body_fun, None, f"while_loop of {name_of(body_fun)}", init_val))
+    where = f"while_loop of {name_of(body_fun)}"
+    if max_steps is None:
+        return cast(T, _repeat(cond_fun, None, body_fun, None, where, init_val, None))
+    if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 1:
+        raise ValueError(f"{where}: max_steps must be a positive integer, got {max_steps!r}")
+    n = max_steps.__index__()
+    _, val = _repeat(cond_fun, _Within(n), body_fun, _counted, where, (0, init_val), n)
+    return cast(T, val)
+
+
+@final
+@frozen
+class _Within:
+    """Makes of a condition one that a number of steps ends as well."""
+
+    max_steps: int
+
+    def __call__(self, cond_fun: Callable[..., Any]) -> Callable[..., Any]:
+        def goes(carry: tuple[Any, Any]) -> Any:
+            steps, val = carry
+            return bitwise_and(lt(steps, self.max_steps), cond_fun(val))
+
+        return goes
+
+
+def _counted(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+    def step(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        steps, val = carry
+        return add(steps, 1), body_fun(val)
+
+    return step
 
 
 def _repeat(
-    cond_fun: Callable[..., Any], body_fun: Callable[..., Any], adapt: Adapter | None, where: str, init: Any
+    cond_fun: Callable[..., Any],
+    cond_adapt: Adapter | None,
+    body_fun: Callable[..., Any],
+    body_adapt: Adapter | None,
+    where: str,
+    init: Any,
+    max_steps: int | None,
 ) -> Any:
-    """`while_loop` with the body `adapt(body_fun)`; messages call it `where`."""
+    """`while_loop` with the functions adapted; messages call it `where`."""
     carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
-        return _stepwise(cond_fun, body_fun if adapt is None else adapt(body_fun), init)
+        return _stepwise(
+            cond_fun if cond_adapt is None else cond_adapt(cond_fun),
+            body_fun if body_adapt is None else body_adapt(body_fun),
+            init,
+        )
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    body = trace_body(body_fun, in_tree, [c.aval for c in carry], adapt)
+    body = trace_body(body_fun, in_tree, [c.aval for c in carry], body_adapt)
     if body.out_tree != tree:
         differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
     types = fitted([c.aval for c in carry], body.jaxpr.out_avals)
     if types != [c.aval for c in carry]:
         carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-        body = trace_body(body_fun, in_tree, types, adapt)
+        body = trace_body(body_fun, in_tree, types, body_adapt)
     require_carry(where, tree, types, body.jaxpr.out_avals)
-    going = trace_body(cond_fun, in_tree, types)
+    going = trace_body(cond_fun, in_tree, types, cond_adapt)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
         given = ", ".join([str(a) for a in going.jaxpr.out_avals])
         raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {going.out_tree} of types ({given})")
     step = with_outs(body.jaxpr, types)
-    key = ("while", id(going.jaxpr), len(going.consts), len(body.consts))
-    op = step.memo.get(key, lambda: While(step, len(body.consts), going.jaxpr, len(going.consts)))
+    asked, done = len(going.consts), len(body.consts)
+    key = ("while", id(going.jaxpr), asked, done, max_steps)
+    op = step.memo.get(key, lambda: While(step, done, going.jaxpr, asked, max_steps))
     return tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry)))
 
 
@@ -100,7 +148,7 @@ def fori_loop(
         return cast(T, val)
     if unroll not in (None, False, 1):
         raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
-    _, _, val = _repeat(_below, body_fun, _counting_up, where, (first, end, init_val))
+    _, _, val = _repeat(_below, None, body_fun, _counting_up, where, (first, end, init_val), None)
     return cast(T, val)
 
 

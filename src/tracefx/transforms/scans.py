@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from tracefx.control.scan import Scan
 from tracefx.core import trees
@@ -31,6 +31,8 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
 ) -> tuple[C, Y]:
     """`f` applied along the first axis of `xs`, the carry handed from step to step: the last carry and all results.
 
@@ -39,7 +41,10 @@ def scan(
     `None`). With `reverse` the steps run from the last slice to the first. `unroll` steps are put into one round of the
     compiled loop, all of them if it is `True`.
 
-    Differentiable in both modes; what a step leaves for the backward pass is kept for every step.
+    Differentiable in both modes; what a step leaves for the backward pass is kept for every step. With `checkpoint=k`
+    it is kept for `k` steps at a time: the carry alone is kept where a piece of `k` steps begins, and the steps are
+    run once more, which for `length` steps takes the memory of `length / k` carries and `k` steps. `"binomial"` cuts
+    the pieces into pieces, and so on: memory grows with the logarithm of `length`, and so does the work.
 
     `TypeError` if `f` gives no pair, or a carry of another structure or type; `ValueError` if the first axes of `xs`
     differ, or are not there.
@@ -49,7 +54,7 @@ def scan(
     (Array(6., dtype=float32), Array([0., 0., 2., 9.], dtype=float32))
     """
     require_callable("scan", f)
-    return cast(tuple[C, Y], steps(f, None, f"scan of {name_of(f)}", init, xs, length, reverse, unroll))
+    return cast(tuple[C, Y], steps(f, None, f"scan of {name_of(f)}", init, xs, length, reverse, unroll, checkpoint))
 
 
 def steps(
@@ -61,12 +66,15 @@ def steps(
     length: int | None,
     reverse: bool,
     unroll: int | bool,
+    checkpoint: int | str | None = None,
 ) -> tuple[Any, Any]:
     """`scan` of `adapt(f)`; messages call it `where`."""
     carry, carry_tree = flatten_values(init, f"{where}: init")
     arrays, xs_tree = flatten_values(xs, f"{where}: xs")
     n = _length(where, arrays, xs, length)
     rounds = _unroll(where, unroll, n)
+    if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
+        raise ValueError(f"{where}: checkpoint must be a positive integer, 'binomial' or None, got {checkpoint!r}")
     if DISABLE_JIT.value:
         body = f if adapt is None else adapt(f)
         return _stepwise(body, init, arrays, xs_tree, n, reverse, where)
@@ -82,8 +90,8 @@ def steps(
     outs = traced.jaxpr.out_avals
     require_carry(where, carry_tree, types, outs[:m])
     step = with_outs(traced.jaxpr, [*types, *outs[m:]])
-    key = ("scan", m, n, reverse, rounds)
-    op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds))
+    key = ("scan", m, n, reverse, rounds, checkpoint)
+    op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))
     results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
     return last.unflatten(results[:m]), ys.unflatten(results[m:])
 
