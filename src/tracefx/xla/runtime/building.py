@@ -212,7 +212,7 @@ its location and the insertion point where it goes, the last two by default the 
 
 
 def broadcast_of(value: Value) -> tuple[Value, tuple[int, ...]] | None:
-    """The array that a value repeats, and its sizes along the value's axes, 1 where it has none; None of other values."""
+    """The array that a value repeats, and its sizes along the value's axes, 1 where it has none; else None."""
     made = value.owner
     if isinstance(made, ir.Block) or made.name != "stablehlo.broadcast_in_dim":
         return None
