@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tracefx.control.bodies import Input, rearranged
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.control.callback import silenced
+from tracefx.core.effects import lasting
+from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.passes import dce, prune
 from tracefx.handlers.derived import Consts, Mask, Unzipped, unzip_jaxpr
 
@@ -98,7 +100,7 @@ def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves
     kept = [k for k in kept if k[0] < 0] + [k for k in kept if k[0] >= 0]
     first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *handed, *computed))
     mask = tuple([any(out == i for out, _ in invariants) for i in range(len(known.outs))])
-    invariant, used = prune(known, mask)
+    invariant, used = prune(_of_values(known), mask)
 
     n_residuals, n_late_consts, n_late_carry = len(split.forwarded), sum(consts), sum(carry)
     carries = range(n_residuals + n_late_consts, n_residuals + n_late_consts + n_late_carry)
@@ -126,4 +128,23 @@ def _shared(known: Jaxpr, n_consts: int, n_known: int) -> Sequence[bool]:
     """Which outputs for the other half are the same in every step."""
     steps = (False,) * n_consts + (True,) * (len(known.invars) - n_consts)
     out_unknown = unzip_jaxpr(known, steps).out_unknown
-    return [i >= n_known and not varies for i, varies in enumerate(out_unknown)]
+    done = _of_effects(known)
+    return [i >= n_known and not varies and known.outs[i] not in done for i, varies in enumerate(out_unknown)]
+
+
+def _of_effects(known: Jaxpr) -> set[Var]:
+    """What comes of effects, which may give something else in every step."""
+    done: set[Var] = set()
+    if lasting(known.effects):
+        for eqn in known.eqns:
+            if lasting(eqn.prim.effects) or not done.isdisjoint(eqn.inputs):
+                done.update(eqn.outs)
+    return done
+
+
+def _of_values(known: Jaxpr) -> Jaxpr:
+    """The program without its effects, which happen in every step; without what comes of them, therefore."""
+    quiet = silenced(known, (False,) * len(known.invars))
+    if not lasting(quiet.effects):
+        return quiet
+    return evolve(quiet, eqns=tuple([eqn for eqn in quiet.eqns if not lasting(eqn.prim.effects)]))

@@ -63,3 +63,8 @@ NO_EFFECTS: Final[Effects] = frozenset()
 def any_ordered(effects: Effects) -> bool:
     """Whether what has these effects must keep its place among others that have such."""
     return any(effect.ordered for effect in effects)
+
+
+def lasting(effects: Effects) -> list[Effect]:
+    """Those that make a difference beyond showing what a program does, however often that is done."""
+    return [effect for effect in effects if effect.observable and not isinstance(effect, Debugging)]
