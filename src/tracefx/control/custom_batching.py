@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tracefx.control.bodies import chosen, linear, merged, nonzero, present, spread
 from tracefx.control.custom_jvp import called
-from tracefx.control.functions import Flat, OutDims, body, evaluated, hosting, mapped_function, within
+from tracefx.control.functions import NOWHERE, Flat, OutDims, Scope, body, evaluated, mapped_function, within
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
@@ -101,7 +101,7 @@ class CustomVmapCall(Primitive, Expandable, Differentiable, HoldsFunctions):
     def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVmap, Sequence[Value]]:
         traced = body(self.fun, recording, args)
         consts = traced.consts
-        rule = _hosted(self.label, self.rule, traced.held, len(consts))
+        rule = _hosted(self.label, self.rule, traced.scope, len(consts))
         return CustomVmap(self.label, traced.jaxpr, rule), [*consts, *args]
 
 
@@ -188,8 +188,8 @@ def _by_rule(
 # ------------------------------------------------------------------ rules elsewhere
 
 
-def _hosted(label: str, rule: BatchRule, held: Sequence[Value], count: int) -> BatchRule:
-    """The rule of an operation whose first `count` operands are what its functions closed over: `held`, if tracers."""
+def _hosted(label: str, rule: BatchRule, scope: Scope, count: int) -> BatchRule:
+    """The rule of an operation whose first `count` operands are what its functions closed over."""
 
     @wraps(rule)
     def hosted(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
@@ -198,14 +198,13 @@ def _hosted(label: str, rule: BatchRule, held: Sequence[Value], count: int) -> B
                 f"{label} closes over a value that differs along a mapped axis, but its rule for the batch knows its "
                 "arguments alone: make the value an argument"
             )
-        run = within(hosting(held, args[:count]), rule) if held else rule
-        return run(axis, batched[count:], args[count:])
+        return scope.around(rule, args[:count])(axis, batched[count:], args[count:])
 
-    return hosted if count else rule
+    return hosted if count or scope.named else rule
 
 
 def _after(count: int, rule: BatchRule) -> BatchRule:
-    return _hosted("", rule, (), count)
+    return _hosted("", rule, NOWHERE, count)
 
 
 def _rule_beside(mapper: Mapper, rule: BatchRule, out: OutDims) -> BatchRule:

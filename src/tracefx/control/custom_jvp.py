@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tracefx.control.bodies import chosen
 from tracefx.control.functions import (
+    NOWHERE,
     Flat,
     OutDims,
     Rule,
@@ -86,7 +87,7 @@ class CustomJVPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
     def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomJVP, Sequence[Value]]:
         traced = body(self.fun, recording, args)
         n = len(traced.consts)
-        rule = hosted_rule(self.label, self.rule, traced.held, n)
+        rule = hosted_rule(self.label, self.rule, traced.scope, n)
         return CustomJVP(self.label, traced.jaxpr, rule, n, self.symbolic_zeros), [*traced.consts, *args]
 
 
@@ -157,7 +158,7 @@ class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
         prim = evolve(
             self,
             jaxpr=derived.jaxpr,
-            rule=hosted_rule(self.label, rule, (), n),
+            rule=hosted_rule(self.label, rule, NOWHERE, n),
             num_consts=n + self.num_consts,
         )
         return bind(prim, *derived.consts, *args), derived.out_dims

@@ -12,13 +12,14 @@ from typing_extensions import override
 from tracefx.control.bodies import chosen, nonzero, present, spread
 from tracefx.control.custom_jvp import called, shown_count
 from tracefx.control.functions import (
+    NOWHERE,
     Dims,
     Flat,
     OutDims,
+    Scope,
     body,
     closes_over,
     evaluated,
-    hosting,
     mapped_function,
     typed,
     within,
@@ -116,7 +117,7 @@ class CustomVJPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
     def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
         traced = body(self.fun, recording, args)
         n = len(traced.consts)
-        fwd = _hosted_forward(self.label, self.fwd, traced.held, n)
+        fwd = _hosted_forward(self.label, self.fwd, traced.scope, n)
         return CustomVJP(self.label, traced.jaxpr, fwd, self.bwd, n, self.symbolic_zeros), [*traced.consts, *args]
 
 
@@ -189,7 +190,7 @@ class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
         prim = evolve(
             self,
             jaxpr=derived.jaxpr,
-            fwd=_hosted_forward(self.label, fwd, (), n),
+            fwd=_hosted_forward(self.label, fwd, NOWHERE, n),
             num_consts=n + self.num_consts,
         )
         return bind(prim, *derived.consts, *args), derived.out_dims
@@ -211,7 +212,7 @@ def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> Fo
     return entered
 
 
-def _hosted_forward(label: str, fwd: ForwardRule, held: Sequence[Value], count: int) -> ForwardRule:
+def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> ForwardRule:
     """The forward pass of an operation whose first `count` operands are what its functions closed over."""
 
     @wraps(fwd)
@@ -219,19 +220,18 @@ def _hosted_forward(label: str, fwd: ForwardRule, held: Sequence[Value], count: 
         if any(perturbed[:count]):
             raise closes_over(label)
         consts = primals[:count]
-        run = within(hosting(held, consts), fwd) if held else fwd
-        forward = run(primals[count:], perturbed[count:])
-        kept = list(consts) if held else []
+        forward = scope.around(fwd, consts)(primals[count:], perturbed[count:])
+        kept = list(consts) if scope.held else []
 
         @wraps(forward.pull)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             k = len(kept)
-            back = within(hosting(held, residuals[:k]), forward.pull) if held else forward.pull
-            return [*[Zero(c.aval.tangent()) for c in consts], *back(residuals[k:], cts)]
+            found = scope.around(forward.pull, residuals[:k])(residuals[k:], cts)
+            return [*[Zero(c.aval.tangent()) for c in consts], *found]
 
         return Forward(forward.outs, [*kept, *forward.residuals], pull)
 
-    return hosted if count else fwd
+    return hosted if count or scope.named else fwd
 
 
 def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:

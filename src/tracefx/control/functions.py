@@ -6,9 +6,10 @@ has done its work. The program that was recorded takes them as operands then, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
-from typing import ClassVar, TypeAlias, TypeVar, final
+from types import MappingProxyType
+from typing import ClassVar, Final, TypeAlias, TypeVar, final
 
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
@@ -16,7 +17,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.bodies import chosen, nonzero, present
 from tracefx.core.avals import ShapedArray
 from tracefx.core.errors import ClosedOverTracerError
-from tracefx.core.handler import CURRENT, Handler, Tracer
+from tracefx.core.handler import CURRENT, NO_AXES, Handler, Tracer
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.values import Value
@@ -48,12 +49,34 @@ def within(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P
 
 @final
 @frozen(eq=False)
+class Scope:
+    """What a function finds where it is traced, and has to find where it runs later.
+
+    `held` are the values it closed over if there are tracers among them; `named` are the axes in scope.
+    """
+
+    held: tuple[Value, ...]
+    named: Mapping[Hashable, int]
+
+    def around(self, f: Callable[P, R], operands: Sequence[Value]) -> Callable[P, R]:
+        """The function, which finds `operands` in the place of what it closed over."""
+        if not self.held and not self.named:
+            return f
+        taken = tuple(operands) if self.held else ()
+        return within(Hosting(CURRENT.get(), self, taken).over, f)
+
+
+NOWHERE: Final = Scope((), NO_AXES)
+
+
+@final
+@frozen(eq=False)
 class Hosting(Handler):
-    """Puts operands in the place of the values, `held`, that a function closes over."""
+    """Puts operands in the place of the values that a function closed over."""
 
     title: ClassVar[str] = "a custom function"
     inner: Handler
-    held: tuple[Value, ...]
+    scope: Scope
     operands: tuple[Value, ...]
 
     @property
@@ -61,15 +84,20 @@ class Hosting(Handler):
     def below(self) -> Handler:
         return self.inner
 
+    @property
+    @override
+    def axes(self) -> Mapping[Hashable, int]:
+        return MappingProxyType({**self.scope.named, **self.inner.axes})
+
     def over(self, inner: Handler) -> Hosting:
         return evolve(self, inner=inner)
 
     @override
     def hosts(self, tracer: Tracer) -> bool:
-        return any(tracer is x for x in self.held)
+        return any(tracer is x for x in self.scope.held)
 
     def resolve(self, x: Value) -> Value:
-        for held, operand in zip(self.held, self.operands, strict=True):
+        for held, operand in zip(self.scope.held, self.operands, strict=True):
             if x is held:
                 return operand
         return x
@@ -122,16 +150,14 @@ class Body:
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
-
-    @property
-    def held(self) -> tuple[Value, ...]:
-        """What has to be put in the place of `consts` when the function, or a rule of it, runs elsewhere."""
-        return self.consts if any(isinstance(c, Tracer) for c in self.consts) else ()
+    scope: Scope
 
 
 def body(fun: Flat, recording: Handler, args: Sequence[Value]) -> Body:
-    jaxpr, consts = stage(fun, [a.aval for a in args], recording)
-    return Body(jaxpr.closed(), tuple(consts))
+    jaxpr, found = stage(fun, [a.aval for a in args], recording)
+    consts = tuple(found)
+    held = consts if any(isinstance(c, Tracer) for c in consts) else ()
+    return Body(jaxpr.closed(), consts, Scope(held, recording.axes))
 
 
 def typed(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
@@ -223,18 +249,13 @@ def mapped_rule(mapper: Mapper, rule: Rule, dims: Dims, out: OutDims) -> Rule:
     return batched
 
 
-def hosted_rule(label: str, rule: Rule, held: Sequence[Value], count: int) -> Rule:
-    """The rule of an operation whose first `count` operands are what its functions closed over: `held`, if tracers."""
+def hosted_rule(label: str, rule: Rule, scope: Scope, count: int) -> Rule:
+    """The rule of an operation whose first `count` operands are what its functions closed over."""
 
     @wraps(rule)
     def hosted(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         if any(nonzero(tangents[:count])):
             raise closes_over(label)
-        run = within(hosting(held, primals[:count]), rule) if held else rule
-        return run(primals[count:], tangents[count:])
+        return scope.around(rule, primals[:count])(primals[count:], tangents[count:])
 
-    return hosted if count else rule
-
-
-def hosting(held: Sequence[Value], operands: Sequence[Value]) -> Callable[[Handler], Handler]:
-    return Hosting(CURRENT.get(), tuple(held), tuple(operands)).over
+    return hosted if count or scope.named else rule
