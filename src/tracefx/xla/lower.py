@@ -195,14 +195,14 @@ class Emitter:
             operands = []
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
-            if isinstance(prim, Lowerable):
-                outs = prim.lower_to(self, [v.aval for v in binders], operands)
-            else:
-                outs = self.expand(eqn, operands)
+            avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
+            outs = prim.lower_to(self, avals, operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
             if len(outs) != len(binders):
                 raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
-            for v, x in zip(binders, outs):  # noqa: B905  # of one length
-                env[v.index] = x
+            if len(outs) == 1:  # nearly all operations
+                env[binders[0].index] = outs[0]
+            else:
+                env.update(zip([v.index for v in binders], outs, strict=True))
         self._line, self._ordered = outer, outer_ordered
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
