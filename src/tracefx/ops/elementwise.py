@@ -136,7 +136,7 @@ class Elementwise(Operation):
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         for x in operands:
-            if x.aval.shape != out.shape:
+            if x.aval is not out and x.aval.shape != out.shape:
                 return self.emit_full(builder, out, *[stablehlo.broadcast(builder, x, out.shape) for x in operands])
         return self.emit_full(builder, out, *operands)
 
