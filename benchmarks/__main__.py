@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import disk, dispatch, eager, imports, tracing, training
+from benchmarks import compiled, disk, dispatch, eager, imports, tracing, training
 from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
-    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, disk, imports)
+    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, compiled, disk, imports)
 }
 
 
@@ -24,12 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     figures = []
-    for group in options.only or GROUPS:
+    groups = options.only or list(GROUPS)
+    for group in groups:
         for subject in GROUPS[group]():
             print(f"{subject.name} ...", file=sys.stderr, flush=True)
             figures.append(measure(subject))
     print(machine(), end="\n\n")
     print(table(figures))
+    if compiled.GROUP in groups:
+        print("\nWhat XLA makes of programs:\n\n" + compiled.report())
     if options.json is not None:
         options.json.write_text(as_json(figures) + "\n")
 

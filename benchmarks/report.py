@@ -41,8 +41,12 @@ def row(figure: Figure) -> tuple[str, ...]:
 
 def table(figures: Iterable[Figure]) -> str:
     """A table that reads well as text and as Markdown."""
-    rows = [COLUMNS, *map(row, figures)]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(COLUMNS))]
+    return aligned_table([COLUMNS, *map(row, figures)])
+
+
+def aligned_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
     head, *body = ["| " + " | ".join(_aligned(r, widths)) + " |" for r in rows]
     return "\n".join([head, rule, *body])

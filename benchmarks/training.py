@@ -36,6 +36,11 @@ def batch() -> tuple[Any, Any]:
     )
 
 
+def arguments() -> tuple[Any, ...]:
+    """What a step is called with."""
+    return (parameters(), *batch())
+
+
 def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
     """One step of gradient descent, written with one library or the other."""
 
@@ -57,7 +62,7 @@ def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
 
 
 def subjects() -> Iterator[Subject]:
-    host = parameters(), *batch()
+    host = arguments()
     x: Any = fx.device_put(host)
     y: Any = jax.device_put(host)
     wait_for_jax: Callable[[object], object] = jax.block_until_ready
