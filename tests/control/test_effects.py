@@ -1,0 +1,206 @@
+"""How often what has effects happens where programs are taken apart: in loops, their derivatives and their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.effects import Debugging, InputOutput
+from tracefx.transforms.branches import cond
+from tracefx.transforms.checkpointing import checkpoint
+from tracefx.transforms.loops import while_loop
+from tracefx.transforms.scans import scan
+
+SCALAR: Final = fx.ShapeDtypeStruct((), "float32")
+STEPS: Final = 6
+
+
+class Log:
+    """What was shown or counted, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[float] = []
+
+    def show(self, x: Any) -> Any:
+        fx.debug.callback(lambda x: self.entries.append(float(x)), x, ordered=True)
+        return x
+
+    def count(self, x: Any) -> Any:
+        """`x` times how often this has been called."""
+
+        def times(x: Any) -> Any:
+            self.entries.append(float(x))
+            return x * len(self.entries)
+
+        return fx.io_callback(times, SCALAR, x, ordered=True)
+
+
+def happens(f: Callable[[Log], Callable[[Any], Any]], x: Any, compiled: bool) -> tuple[Any, list[float]]:
+    log = Log()
+    g = f(log)
+    out = (fx.jit(g) if compiled else g)(x)
+    return out, log.entries
+
+
+def product(
+    step: Callable[[Log, Any, Any], Any], **options: Any
+) -> tuple[Callable[[Log], Callable[[Any], Any]], Callable[[Log], Callable[[Any], Any]]]:
+    """A loop that multiplies a carry by a factor of each step, and its derivative."""
+
+    def f(log: Log) -> Callable[[Any], Any]:
+        def one(c: Any, x: Any) -> tuple[Any, None]:
+            return step(log, c, x), None
+
+        return lambda a: scan(lambda c, x: one(c, (a, x)), a, fnp.arange(1.0, STEPS + 1), **options)[0]
+
+    return f, lambda log: fx.grad(f(log))
+
+
+OPTIONS: Final[list[dict[str, Any]]] = [{}, {"checkpoint": 2}, {"checkpoint": "binomial"}, {"unroll": 2}]
+BODIES: Final[dict[str, Callable[[Log, Any, Any], Any]]] = {
+    "shows the carry": lambda log, c, ax: log.show(c) * fnp.sin(ax[1]),
+    "shows the slice": lambda log, c, ax: c * fnp.sin(log.show(ax[1])),
+    "shows what all steps share": lambda log, c, ax: c * fnp.sin(log.show(ax[0])),
+    "shows what all steps compute alike": lambda log, c, ax: c * log.show(fnp.sin(ax[0])),
+    "shows a constant": lambda log, c, ax: c * (log.show(1.0) + fnp.sin(ax[0])),
+    "shows in a branch": lambda log, c, ax: cond(ax[1] % 2 == 0, lambda: c * log.show(ax[1]), lambda: c * ax[0]),
+    "counts of the slice": lambda log, c, ax: c * fnp.sin(log.count(ax[1])),
+    "counts of a constant": lambda log, c, ax: c * fnp.sin(log.count(1.0)),
+    "counts in a branch": lambda log, c, ax: c * cond(ax[1] > 2, lambda: log.count(2.0), lambda: fnp.float32(0.5)),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("name", BODIES)
+def test_a_differentiated_scan_does_what_the_scan_does(name: str, options: dict[str, Any]) -> None:
+    f, derivative = product(BODIES[name], **options)
+    plain, _ = product(BODIES[name])
+    x = fnp.float32(1.25)
+    want, entries = happens(plain, x, compiled=False)
+    slope, _ = happens(lambda log: lambda x: fx.jvp(plain(log), (x,), (1.0,))[1], x, compiled=False)
+    assert entries
+    for compiled in (True,) if options else (False, True):
+        out, seen = happens(f, x, compiled)
+        assert seen == entries
+        assert np.allclose(out, want, rtol=1e-5)
+        got, seen = happens(derivative, x, compiled)
+        assert seen == entries
+        assert np.allclose(got, slope, rtol=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_checkpointed_function_does_once_what_it_does(compiled: bool) -> None:
+    def shows(log: Log) -> Callable[[Any], Any]:
+        return fx.grad(checkpoint(lambda x: fnp.sin(fnp.sin(log.show(x)))))
+
+    def counts(log: Log) -> Callable[[Any], Any]:
+        return fx.grad(checkpoint(lambda x: fnp.sin(fnp.sin(x)) * log.count(3.0)))
+
+    slope = np.cos(np.sin(2.0)) * np.cos(2.0)
+    for f, factor, entry in ((shows, 1, 2.0), (counts, 3, 3.0)):
+        out, entries = happens(f, fnp.float32(2), compiled)
+        assert entries == [entry]
+        assert np.allclose(out, factor * slope)
+
+
+def powers(log: Log, **options: Any) -> Callable[[Any], Any]:
+    """x to the power 8 by a loop."""
+    return lambda x: while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, log.show(c[1]) ** 2), (0, x), **options)[1]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_while_loop_shows_once_what_it_computes_again(compiled: bool) -> None:
+    def linearized(log: Log) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            out, linear = fx.linearize(powers(log), x)
+            return out, linear(fnp.float32(1)), linear(fnp.float32(2))
+
+        return f
+
+    out, entries = happens(linearized, fnp.float32(2), compiled)
+    assert entries == [2, 4, 16]
+    assert [float(x) for x in out] == [256, 1024, 2048]
+    out, entries = happens(lambda log: fx.jacfwd(powers(log)), fnp.float32(2), compiled)
+    assert (float(out), entries) == (1024, [2, 4, 16])
+    out, entries = happens(lambda log: fx.grad(powers(log, max_steps=8)), fnp.float32(2), compiled)
+    assert (float(out), entries) == (1024, [2, 4, 16])
+
+
+def test_a_while_loop_that_would_do_something_twice_is_refused() -> None:
+    log = Log()
+
+    def f(x: Any) -> Any:
+        return while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * c[1] + 0 * log.count(1.0)), (0, x))[1]
+
+    assert float(fx.jvp(f, (2.0,), (1.0,))[1]) == 1024
+    assert log.entries == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"effects \(OrderedIO\), which must not happen twice"):
+        fx.linearize(f, 2.0)
+    assert log.entries == [1, 1, 1]
+
+
+def test_a_tangent_that_a_custom_rule_shows_is_shown_in_the_linear_half() -> None:
+    log = Log()
+
+    @fx.custom_jvp
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    @double.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return double(*primals), 2 * log.show(tangents[0])
+
+    def f(x: Any) -> Any:
+        return while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, double(c[1])), (0, x))[1]
+
+    out, linear = fx.linearize(f, 1.0)
+    assert (float(out), log.entries) == (4, [])
+    assert float(linear(3.0)) == 12
+    assert log.entries == [3, 6]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_branches_and_steps_that_not_all_elements_take_show_all_but_do_nothing(compiled: bool) -> None:
+    x = fnp.arange(3.0)
+    out, entries = happens(
+        lambda log: fx.vmap(lambda x: cond(x > 1, lambda x: log.show(10 * x), lambda x: x, x)), x, compiled
+    )
+    assert np.array_equal(out, [0, 1, 20])
+    assert entries == [0, 10, 20]
+    out, entries = happens(
+        lambda log: fx.vmap(lambda x: while_loop(lambda x: x < 2, lambda x: log.show(x) + 1, x)), x, compiled
+    )
+    assert np.array_equal(out, [2, 2, 2])
+    assert entries == [0, 1, 2, 1, 2, 2]
+
+    def sine(x: Any) -> Any:
+        return fx.io_callback(np.sin, SCALAR, x)
+
+    def chosen(x: Any) -> Any:
+        return cond(x > 1, lambda: sine(x), lambda: x)
+
+    for f in (chosen, lambda x: while_loop(lambda x: x < 2, sine, x)):
+        g = fx.vmap(f)
+        with pytest.raises(ValueError, match=r"effects \(IO\)"):
+            (fx.jit(g) if compiled else g)(x)
+
+
+def test_effects_of_a_program_are_those_of_its_parts() -> None:
+    log = Log()
+
+    def f(x: Any) -> Any:
+        x, _ = scan(lambda c, _: (cond(c > 0, log.show, lambda c: c, c), None), x, None, length=2)
+        return fx.jit(lambda x: while_loop(lambda x: log.count(x) < 0, lambda x: x, x))(x)
+
+    closed = fx.make_jaxpr(f)(1.0)
+    fx.check_jaxpr(closed)
+    assert closed.effects == {Debugging(ordered=True), InputOutput(ordered=True)}
+    assert sorted(map(str, closed.effects)) == ["OrderedDebug", "OrderedIO"]
+    fx.check_jaxpr(
+        fx.make_jaxpr(fx.grad(lambda x: scan(lambda c, _: (log.show(c) * x, None), x, None, length=2)[0]))(1.0)
+    )
