@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+import tracefx.debug
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
@@ -52,7 +53,7 @@ def functions(module: ModuleType) -> list[str]:
     return sorted([n for n in names if inspect.isfunction(getattr(module, n))])
 
 
-MODULES: Final = ((fnp, jax.numpy), (tracefx.lax, jax.lax), (tracefx.nn, jax.nn))
+MODULES: Final = ((fnp, jax.numpy), (tracefx.lax, jax.lax), (tracefx.nn, jax.nn), (tracefx.debug, jax.debug))
 CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
 
 

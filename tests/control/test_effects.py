@@ -194,7 +194,7 @@ def test_effects_of_a_program_are_those_of_its_parts() -> None:
     log = Log()
 
     def f(x: Any) -> Any:
-        x, _ = scan(lambda c, _: (cond(c > 0, log.show, lambda c: c, c), None), x, None, length=2)
+        x, _ = scan(lambda c, _: (cond(c > 0, lambda: log.show(c), lambda: c), None), x, None, length=2)
         return fx.jit(lambda x: while_loop(lambda x: log.count(x) < 0, lambda x: x, x))(x)
 
     closed = fx.make_jaxpr(f)(1.0)
