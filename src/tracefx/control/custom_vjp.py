@@ -53,7 +53,7 @@ from tracefx.core.values import Value
 from tracefx.handlers.batch import Batch
 from tracefx.handlers.derived import Mask, batch_jaxpr
 from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import stage
+from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
 
@@ -391,14 +391,16 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         residuals, tangents = args[:n], args[n:]
         avals = chosen(self.out_avals, self.live)
 
-        def pulled(*cts: Value) -> list[Value]:
-            found = self.cotangents(residuals, cts)
-            return [instantiate(ct) for ct in found]
-
+        rest = PartialEval(CURRENT.get())  # which computes what depends on the residuals alone
+        inputs = [rest.input(a, "a cotangent") for a in avals]
+        token = CURRENT.set(rest)
         try:
-            jaxpr, consts = stage(pulled, avals, CURRENT.get())
+            outs = [instantiate(ct) for ct in self.cotangents(residuals, inputs)]
         except ConcretizationError as error:
             raise self.only_backwards("depends on the values of its cotangents") from error
+        finally:
+            CURRENT.reset(token)
+        jaxpr, consts = rest.build(inputs, outs)
         try:
             found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
         except (MissingRuleError, TypeError) as error:
@@ -407,9 +409,10 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
     def only_backwards(self, why: str) -> NotLinearError:
         return NotLinearError(
-            f"forward-mode differentiation of {self.label} transposes its backward pass, which {why}; use reverse mode "
-            "(grad, vjp, jacrev), which calls the backward pass as it is, or forward mode around reverse mode, or give "
-            f"{self.label} a derivative with custom_jvp"
+            f"forward-mode differentiation of {self.label} transposes its backward pass, which {why}. Reverse mode "
+            "(grad, vjp, jacrev) calls the backward pass as it is, and so does forward mode around reverse mode if the "
+            f"forward pass computes its output without calling {self.label}; or give {self.label} a derivative with "
+            "custom_jvp"
         )
 
     @override

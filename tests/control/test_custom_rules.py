@@ -1,0 +1,596 @@
+"""Functions with rules of their own: what they close over, control flow around them, refusals, printing."""
+
+# mypy: untyped-calls-exclude="jax"
+# The decorators are those of either library, which is `Any` here.
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.stacks import Count
+from tests.transforms.oracle import agree
+from tracefx.core.digest import executable_key
+from tracefx.core.handler import current, handling
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.passes import dce
+from tracefx.custom_derivatives import ClosedOverTracerError, NotLinearError
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+
+
+def times_sin_jvp(c: Any) -> Any:
+    """Closes over `c`, in the function and in its rule, which gives ten times the derivative."""
+
+    @fx.custom_jvp
+    def f(y: Any) -> Any:
+        return fnp.sin(y) * c
+
+    f.defjvp(lambda primals, tangents: (f(*primals), 10 * tangents[0] * fnp.cos(primals[0]) * c))
+    return f
+
+
+def times_sin_vjp(c: Any) -> Any:
+    @fx.custom_vjp
+    def f(y: Any) -> Any:
+        return fnp.sin(y) * c
+
+    f.defvjp(lambda y: (f(y), fnp.cos(y)), lambda res, ct: (10 * ct * res * c,))
+    return f
+
+
+KINDS: Final = pytest.mark.parametrize("made", [times_sin_jvp, times_sin_vjp], ids=lambda f: f.__name__)
+Made = Callable[[Any], Any]
+SIN, SLOPE = np.sin(np.float32(0.75)), 10 * np.cos(np.float32(0.75))
+Y: Final = np.float32(0.75)
+
+CLOSED_OVER: Final[dict[str, tuple[Callable[[Made], Any], Any]]] = {
+    "vmap": (lambda f: fx.vmap(lambda x: f(x)(Y))(fnp.asarray(X)), X * SIN),
+    "vmap of jit": (lambda f: fx.vmap(lambda x: fx.jit(f(x))(Y))(fnp.asarray(X)), X * SIN),
+    "jit of vmap of jit": (lambda f: fx.jit(fx.vmap(lambda x: fx.jit(f(x))(Y)))(fnp.asarray(X)), X * SIN),
+    "grad in vmap": (lambda f: fx.vmap(lambda x: fx.grad(f(x))(Y))(fnp.asarray(X)), X * SLOPE),
+    "grad of jit in vmap": (lambda f: fx.vmap(lambda x: fx.grad(fx.jit(f(x)))(Y))(fnp.asarray(X)), X * SLOPE),
+    "jvp of jit in vmap": (
+        lambda f: fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1])(fnp.asarray(X)),
+        X * SLOPE * Y,
+    ),
+    "vmap in grad": (
+        lambda f: fx.grad(lambda y: fx.vmap(lambda x: f(x)(y))(fnp.asarray(X)).sum())(Y),
+        X.sum() * SLOPE,
+    ),
+    "vmap in jit in grad": (
+        lambda f: fx.grad(lambda y: fx.jit(lambda x, y: fx.vmap(lambda x: f(x)(y))(x).sum())(X, y))(Y),
+        X.sum() * SLOPE,
+    ),
+    "jit in grad": (lambda f: fx.grad(lambda y: fx.jit(lambda x, y: f(x)(y))(X[0], y))(Y), X[0] * SLOPE),
+    "grad in jit": (lambda f: fx.jit(lambda x: fx.grad(f(x))(Y))(fnp.asarray(X[0])), X[0] * SLOPE),
+    "grad of grad of jit": (
+        lambda f: fx.grad(fx.grad(lambda y: fx.jit(lambda x, y: f(x)(y))(X[0], y)))(Y),
+        -X[0] * 10 * SIN,
+    ),
+    "two batches": (
+        lambda f: fx.vmap(lambda x: fx.vmap(lambda y: fx.grad(f(x))(y))(fnp.full(2, Y)))(fnp.asarray(X)),
+        np.stack([X, X], 1) * SLOPE,
+    ),
+    "a jitted call inside": (
+        lambda f: fx.vmap(lambda x: fx.grad(f(fx.jit(lambda z: z * 1.0)(x)))(Y))(fnp.asarray(X)),
+        X * SLOPE,
+    ),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("place", list(CLOSED_OVER))
+def test_functions_and_rules_close_over_tracers(place: str, made: Made) -> None:
+    case, want = CLOSED_OVER[place]
+    np.testing.assert_allclose(case(made), want, rtol=2e-6)
+
+
+DIFFERENTIATED: Final[dict[str, Callable[[Made], Any]]] = {
+    "grad": lambda f: fx.grad(lambda x: f(x)(Y))(1.0),
+    "grad, of an argument too": lambda f: fx.grad(lambda x: f(x)(x))(1.0),
+    "grad of jit": lambda f: fx.grad(fx.jit(lambda x: f(x)(Y)))(1.0),
+    "jit of grad": lambda f: fx.jit(fx.grad(lambda x: f(x)(Y)))(1.0),
+    "a jitted function": lambda f: fx.grad(lambda x: fx.jit(f(x))(Y))(1.0),
+    "vmap of grad": lambda f: fx.vmap(fx.grad(lambda x: f(x)(Y)))(fnp.asarray(X)),
+    "grad of vmap": lambda f: fx.grad(lambda z: fx.vmap(lambda x: f(x)(Y))(z).sum())(fnp.asarray(X)),
+    "jvp": lambda f: fx.jvp(lambda x: f(x)(Y), (1.0,), (1.0,)),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("place", list(DIFFERENTIATED))
+def test_what_is_closed_over_is_not_differentiated(place: str, made: Made) -> None:
+    with pytest.raises(ClosedOverTracerError, match=r"(?s)\bf\b.*closure_convert") as caught:
+        DIFFERENTIATED[place](made)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_constant_of_what_is_closed_over_is_fine() -> None:
+    gradient = fx.grad(lambda x: times_sin_jvp(fx.lax.stop_gradient(x))(x))
+    np.testing.assert_allclose(gradient(2.0), 10 * np.cos(2.0) * 2.0, rtol=1e-6)
+
+
+def test_closure_convert_makes_arguments_of_what_is_differentiated() -> None:
+    def minimize(lib: Any, np_: Any) -> Any:
+        @partial(lib.custom_vjp, nondiff_argnums=(0,))
+        def solved(objective: Any, x: Any, *held: Any) -> Any:
+            return objective(x, *held)
+
+        def bwd(objective: Any, res: Any, ct: Any) -> Any:
+            x, held = res
+            return ct * x, *[3 * ct * h for h in held]
+
+        solved.defvjp(lambda objective, x, *held: (solved(objective, x, *held), (x, held)), bwd)
+
+        def f(c: Any) -> Any:
+            converted, held = lib.closure_convert(lambda x: x * c, np_.float32(2.0))
+            return solved(converted, np_.float32(2.0), *held)
+
+        c = np_.float32(5.0)
+        return lib.grad(f)(c), lib.jit(lib.grad(f))(c), lib.vmap(lib.grad(lib.jit(f)))(np_.asarray(X))
+
+    agree(minimize)
+
+
+def test_a_converted_function_is_for_arguments_of_the_same_kind() -> None:
+    converted, held = fx.closure_convert(lambda pair: pair[0] * pair[1], (1.0, 2.0))
+    assert held == []
+    assert float(converted((3.0, 4.0))) == 12.0
+    with pytest.raises(TypeError, match="(?s)structure.*example_args"):
+        converted([3.0, 4.0])
+
+
+# ------------------------------------------------------------------ control flow and effects around them
+
+
+def both(lib: Any, np_: Any) -> list[Any]:
+    @lib.custom_jvp
+    def f(x: Any) -> Any:
+        return np_.sin(x)
+
+    f.defjvp(lambda primals, tangents: (f(*primals), 3 * tangents[0] * np_.cos(primals[0])))
+
+    @lib.custom_vjp
+    def g(x: Any) -> Any:
+        return np_.sin(x)
+
+    g.defvjp(lambda x: (g(x), x), lambda x, ct: (5 * ct * np_.cos(x),))
+    return [f, g]
+
+
+def in_a_branch(lib: Any, np_: Any) -> Any:
+    x = np_.asarray(X)
+    results = []
+    for f in both(lib, np_):
+        h = partial(_branch, lib, f)
+        results += [lib.vmap(h)(x), lib.jit(lib.vmap(lib.grad(h)))(x), lib.vmap(lib.grad(lib.grad(h)))(x)]
+    return results
+
+
+def _branch(lib: Any, f: Any, x: Any) -> Any:
+    return lib.lax.cond(x > 0, f, lambda x: 2 * f(x) * x, x)
+
+
+def in_a_while_loop(lib: Any, np_: Any) -> Any:
+    f, g = both(lib, np_)
+    x = np_.asarray(X)
+
+    def h(f: Any, x: Any) -> Any:
+        return lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(c[1])), (0, x))[1]
+
+    return h(f, x), h(g, x), lib.jit(lib.vmap(lambda x: lib.jvp(partial(h, f), (x,), (x,))))(x)
+
+
+def a_fixed_point(lib: Any, np_: Any) -> Any:
+    """JAX's solver with a backward pass by the implicit function theorem, itself a fixed point."""
+
+    @partial(lib.custom_vjp, nondiff_argnums=(0,))
+    def fixed_point(f: Any, a: Any, start: Any) -> Any:
+        def step(pair: Any) -> Any:
+            return pair[1], f(a, pair[1])
+
+        return lib.lax.while_loop(lambda pair: np_.abs(pair[0] - pair[1]) > 1e-5, step, (start, f(a, start)))[1]
+
+    def fwd(f: Any, a: Any, start: Any) -> Any:
+        x = fixed_point(f, a, start)
+        return x, (a, x)
+
+    def bwd(f: Any, res: Any, ct: Any) -> Any:
+        a, x = res
+        (of_a,) = lib.vjp(lambda a: f(a, x), a)[1](fixed_point(partial(linear, f), (a, x, ct), ct))
+        return of_a, np_.zeros_like(x)
+
+    def linear(f: Any, packed: Any, u: Any) -> Any:
+        a, x, ct = packed
+        return ct + lib.vjp(lambda x: f(a, x), x)[1](u)[0]
+
+    fixed_point.defvjp(fwd, bwd)
+
+    def root(a: Any) -> Any:
+        return fixed_point(lambda a, x: 0.5 * (x + a / x), a, a)
+
+    a = np_.array([2.0, 3.0, 4.0])
+    return root(a[0]), lib.grad(root)(a[0]), lib.grad(lib.grad(root))(a[0]), lib.jit(lib.vmap(lib.grad(root)))(a)
+
+
+def named_axes(lib: Any, np_: Any) -> Any:
+    @lib.custom_jvp
+    def f(x: Any) -> Any:
+        return x / lib.lax.psum(x, "i")
+
+    f.defjvp(lambda p, t: (f(*p), t[0] * lib.lax.psum(p[0], "i")))
+
+    @lib.custom_vjp
+    def g(x: Any) -> Any:
+        return x * lib.lax.axis_index("i")
+
+    g.defvjp(lambda x: (g(x), None), lambda _, ct: (ct * lib.lax.axis_index("i") * 10,))
+    x = np_.asarray(X)
+    mapped = partial(lib.vmap, axis_name="i")
+    return [
+        results
+        for h in (f, g)
+        for results in (
+            mapped(h)(x),
+            mapped(lib.grad(h))(x),
+            lib.jit(mapped(lib.grad(h)))(x),
+            mapped(lib.grad(lib.jit(h)))(x),
+            mapped(lambda _, h=h: h(x[0]))(x),
+            mapped(lambda _, h=h: lib.jit(h)(x[0]))(x),
+        )
+    ]
+
+
+def rematerialized(lib: Any, np_: Any) -> Any:
+    x = np_.asarray(X)
+    return [
+        lib.vmap(lib.grad(d(lib.checkpoint(lambda x, f=f: f(f(x)) * x))))(x)
+        for f in both(lib, np_)
+        for d in (lambda f: f, lib.grad)
+    ]
+
+
+def other_axes(lib: Any, np_: Any) -> Any:
+    m = np_.arange(6.0).reshape(2, 3)
+    return [
+        results
+        for f in both(lib, np_)
+        for results in (
+            lib.vmap(f, 1, 1)(m),
+            lib.vmap(lib.jit(lib.grad(lambda x, f=f: np_.sum(lib.jit(f)(x)))), 1, 0)(m),
+            lib.vmap(lib.vmap(lib.grad(f)), 1, 1)(m),
+        )
+    ]
+
+
+def unused_outputs(lib: Any, np_: Any) -> Any:
+    @lib.custom_vjp
+    def g(x: Any) -> Any:
+        return np_.sin(x), np_.cos(x), np_.sum(x)
+
+    g.defvjp(lambda x: (g(x), x), lambda x, ct: (ct[0] * 2 + ct[1] * x + ct[2],))
+    x = np_.asarray(X)
+    return (
+        lib.grad(lambda x: np_.sum(g(x)[0]))(x),
+        lib.jit(lib.grad(lambda x: np_.sum(lib.jit(g)(x)[1])))(x),
+        lib.grad(lambda x: lib.jit(lambda x: g(x)[2])(x))(x),
+        lib.grad(lambda x: np_.sum(lib.lax.scan(lambda c, _: (g(c)[0], None), x, None, length=2)[0]))(x),
+    )
+
+
+def linear_functions(lib: Any, np_: Any) -> Any:
+    @lib.custom_jvp
+    def f(x: Any) -> Any:
+        return 3.0 * x
+
+    f.defjvp(lambda primals, tangents: (f(*primals), f(*tangents)))
+    x = np_.asarray(X)
+    return (
+        lib.linear_transpose(f, x)(x),
+        lib.linear_transpose(lib.jit(f), x)(x),
+        lib.jit(lib.grad(lambda x: np_.sum(lib.jit(f)(x) * x)))(x),
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        in_a_branch,
+        in_a_while_loop,
+        a_fixed_point,
+        named_axes,
+        rematerialized,
+        other_axes,
+        unused_outputs,
+        linear_functions,
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_as_in_jax(case: Callable[[Any, Any], Any]) -> None:
+    agree(case)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_in_a_scan_they_are_what_they_are_in_the_unrolled_program(which: int) -> None:
+    f = both(fx, fnp)[which]
+    x, ys = fnp.asarray(X), fnp.arange(1.0, 4.0)
+
+    def scanned(x: Any) -> Any:
+        carry, out = fx.lax.scan(lambda c, y: (f(c * y), f(y) * c), x, ys)
+        return carry + out.sum()
+
+    def unrolled(x: Any) -> Any:
+        total = 0.0
+        for y in ys:
+            x, total = f(x * y), total + f(y) * x
+        return x + total
+
+    def derivatives(f: Any) -> list[Any]:
+        first, second = fx.grad(f), fx.grad(fx.grad(f))
+        pushed = fx.vmap(lambda x: fx.jvp(f, (x,), (x,)))
+        return [fx.vmap(f)(x), fx.jit(fx.vmap(first))(x), fx.vmap(second)(x), *pushed(x), fx.vmap(fx.jacfwd(first))(x)]
+
+    for got, want in zip(derivatives(scanned), derivatives(unrolled), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+# ------------------------------------------------------------------ forward mode where the backward pass is not linear
+
+
+def clipping() -> Any:
+    @fx.custom_vjp
+    def clipped(x: Any) -> Any:
+        return x * 1.0
+
+    clipped.defvjp(lambda x: (x * 1.0, None), lambda _, ct: (fnp.clip(ct, -1.0, 1.0),))
+    return clipped
+
+
+def test_a_backward_pass_that_clips_works_in_reverse_and_in_forward_over_reverse() -> None:
+    clipped = clipping()
+
+    def f(x: Any) -> Any:
+        return clipped(fnp.sin(x)) * x
+
+    x = fnp.asarray(np.array([0.3, 3.0], np.float32))
+    gradient = fx.vmap(fx.grad(f))
+    cut = np.clip(np.asarray(x), -1, 1)
+    np.testing.assert_allclose(gradient(x), cut * np.cos(x) + np.sin(x), rtol=1e-6)
+    slope = np.where(np.abs(x) < 1, np.cos(x), 0.0) - cut * np.sin(x) + np.cos(x)
+    np.testing.assert_allclose(fx.jvp(gradient, (x,), (fnp.ones(2),))[1], slope, rtol=1e-6)
+    np.testing.assert_allclose(np.diag(fx.hessian(lambda x: fx.vmap(f)(x).sum())(x)), slope, rtol=1e-6)
+    np.testing.assert_allclose(fx.vmap(fx.grad(fx.jit(fx.grad(f))))(x), slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        lambda f: fx.jvp(f, (1.0,), (1.0,)),
+        lambda f: fx.jit(lambda x: fx.jvp(f, (x,), (x,)))(1.0),
+        lambda f: fx.jacfwd(f)(fnp.ones(2)),
+        lambda f: fx.linearize(f, 1.0)[1](1.0),
+        lambda f: fx.grad(lambda x: fx.jvp(f, (x,), (x,))[1])(1.0),
+    ],
+)
+def test_forward_mode_says_that_a_backward_pass_is_not_linear(mode: Callable[[Any], Any]) -> None:
+    with pytest.raises(NotLinearError, match=r"clipped.*not linear.*Reverse mode"):
+        mode(clipping())
+
+
+def test_forward_mode_says_that_a_backward_pass_depends_on_values_of_cotangents() -> None:
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 1.0
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct if ct > 0 else 2 * ct,))
+    assert float(fx.grad(lambda x: -f(x))(1.0)) == -2.0
+    with pytest.raises(NotLinearError, match="depends on the values of its cotangents"):
+        fx.jvp(f, (1.0,), (1.0,))
+
+
+def test_forward_mode_keeps_pythons_control_flow_on_residuals() -> None:
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 1.0
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct if x > 0 else 2 * ct,))
+    assert [float(fx.jvp(f, (x,), (1.0,))[1]) for x in (1.0, -1.0)] == [1.0, 2.0]
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def refused(error: type[Exception], message: str, use: Callable[[], Any]) -> None:
+    with pytest.raises(error, match=message):
+        use()
+
+
+def test_a_function_without_its_rule() -> None:
+    f: Any = fx.custom_jvp(lambda x: x)
+    refused(AttributeError, r"custom_jvp of <lambda>.*defjvp", lambda: f(1.0))
+    g: Any = fx.custom_vjp(fnp.sin)
+    refused(AttributeError, r"custom_vjp of sin.*defvjp", lambda: g(1.0))
+    h: Any = fx.custom_batching.custom_vmap(fnp.sin)
+    refused(AttributeError, r"custom_vmap of sin.*def_vmap", lambda: h(1.0))
+
+
+def with_jvp(rule: Callable[..., Any], fun: Callable[..., Any] = lambda x: {"a": x, "b": x}) -> Any:
+    f: Any = fx.custom_jvp(fun)
+    f.__name__ = f._name = "f"
+    f.defjvp(rule)
+    return f
+
+
+def in_jvp(f: Any) -> Callable[[], Any]:
+    """The rule's outputs are compared with the function's where both have run."""
+    return lambda: fx.jvp(fx.jit(lambda x: f(x)), (fnp.ones(2),), (fnp.ones(2),))
+
+
+def test_a_jvp_rule_gives_what_the_function_gives() -> None:
+    out = {"a": fnp.ones(2), "b": fnp.ones(2)}
+    refused(
+        TypeError, r"must give a pair \(output, tangent of the output\), got 3.0", in_jvp(with_jvp(lambda p, t: 3.0))
+    )
+    refused(
+        TypeError,
+        r"(?s)first difference is at the root.*keys \['a', 'b'\].*keys \['a'\]",
+        in_jvp(with_jvp(lambda p, t: ({"a": p[0]}, {"a": p[0]}))),
+    )
+    refused(
+        TypeError,
+        r"(?s)leaf.*\['b'\] *f32\[2\] *f32\[3\]",
+        in_jvp(with_jvp(lambda p, t: ({"a": p[0], "b": fnp.ones(3)}, out))),
+    )
+    refused(
+        TypeError,
+        r"(?s)tangent needed.*tangent given.*\['a'\] *f32\[2\] *i32\[2\]",
+        in_jvp(with_jvp(lambda p, t: (out, {"a": fnp.arange(2), "b": p[0]}))),
+    )
+    refused(
+        TypeError,
+        r"(?s)the tangent of its output.*keys \['a', 'b'\].*tuple of length 2",
+        in_jvp(with_jvp(lambda p, t: (out, (p[0], p[0])))),
+    )
+
+
+def with_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
+    f: Any = fx.custom_vjp(lambda x, d: x * d["w"])
+    f.defvjp(fwd, bwd)
+    return lambda: fx.grad(fx.jit(lambda x: f(x, {"w": x}).sum()))(fnp.ones(2))
+
+
+def test_vjp_rules_give_what_the_function_gives_and_takes() -> None:
+    ones = fnp.ones(2)
+
+    def fwd(x: Any, d: Any) -> Any:
+        return x * d["w"], None
+
+    refused(TypeError, r"must give a pair \(output, residuals\)", with_vjp(lambda x, d: x, lambda r, ct: (ct, None)))
+    refused(TypeError, r"(?s)f32\[2\] *f32\[3\]", with_vjp(lambda x, d: (fnp.ones(3), None), lambda r, ct: (ct, None)))
+    refused(TypeError, r"a tuple with one cotangent an argument", with_vjp(fwd, lambda r, ct: (ct,)))
+    refused(TypeError, r"a tuple with one cotangent an argument", with_vjp(fwd, lambda r, ct: ct))
+    refused(TypeError, r"(?s)disagree at.*\[1\].*'w'.*'v'", with_vjp(fwd, lambda r, ct: (ct, {"v": ct})))
+    refused(
+        ValueError,
+        r"(?s)\[1\]\['w'\].*argument  : f32\[2\]\n  cotangent : f32\[3\]",
+        with_vjp(fwd, lambda r, ct: (ct, {"w": fnp.ones(3)})),
+    )
+    assert with_vjp(fwd, lambda r, ct: (ones, None))().tolist() == [1.0, 1.0]
+    assert with_vjp(fwd, lambda r, ct: [ones, {"w": ones}])().tolist() == [2.0, 2.0]
+
+
+def test_calls_that_fit_no_signature() -> None:
+    @fx.custom_jvp
+    def f(x: Any, *, scale: Any = 2.0) -> Any:
+        return x * scale
+
+    f.defjvp(lambda p, t: (f(*p), t[0]))
+    assert float(f(3.0)) == 6.0
+    refused(TypeError, "custom_jvp of f: scale can be given by keyword only", lambda: f(1.0, scale=3.0))
+    refused(TypeError, "custom_jvp of f: missing a required argument: 'x'", lambda: f())  # type: ignore[call-arg]
+    refused(TypeError, r"custom_jvp of f: arguments\[0\] must be an array", lambda: f("x"))
+    refused(ValueError, "nondiff_argnums names argument 3", lambda: fx.custom_jvp(f.fun, nondiff_argnums=(3,)))
+    refused(ValueError, "nondiff_argnames names 'y'", lambda: fx.custom_jvp(f.fun, nondiff_argnames="y"))
+    g = fx.custom_jvp(lambda n, x: x, nondiff_argnums=0)
+    refused(TypeError, "use defjvp with nondiff_argnums", lambda: g.defjvps(None))
+    refused(TypeError, "custom_vjp takes a function, got 3", lambda: fx.custom_vjp(3))  # type: ignore[arg-type]
+    h = fx.custom_jvp(lambda x, y: x * y)
+    h.defjvps(None)
+    refused(TypeError, "1 rules, but it is called with 2 arguments", lambda: fx.grad(h)(1.0, 2.0))
+
+
+def test_methods_bind_and_names_are_kept() -> None:
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @partial(fx.custom_jvp, nondiff_argnums=0)
+        def scaled(self, x: Any) -> Any:
+            """Scaled."""
+            return self.factor * x
+
+    Scale.scaled.defjvp(lambda self, p, t: (self.scaled(*p), 7.0 * self.factor * t[0]))
+    assert Scale.scaled.__doc__ == "Scaled."
+    assert Scale.scaled.__name__ == "scaled"
+    assert float(fx.grad(Scale(2.0).scaled)(3.0)) == 14.0
+    np.testing.assert_allclose(fx.vmap(fx.grad(Scale(2.0).scaled))(fnp.asarray(X)), [14.0] * 3)
+
+
+# ------------------------------------------------------------------ as operations
+
+
+def test_a_handler_sees_what_a_function_does() -> None:
+    f, g = both(fx, fnp)
+    with handling(Count(current())) as count:
+        f(1.0)
+        g(1.0)
+    assert count.seen == {"custom_jvp_call": 1, "custom_vjp_call": 1, "sin": 2}
+    with handling(Count(current())) as count:
+        fx.grad(f)(1.0)
+    assert count.seen["cos"] == 1
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("closing", [False, True])
+def test_programs_print_as_jaxs(which: int, closing: bool) -> None:
+    def text(lib: Any, np_: Any) -> Any:
+        f = both(lib, np_)[which]
+        held = np_.arange(3.0)
+        if not closing:
+            return lib.make_jaxpr(lambda x: f(x) * 2.0)(np_.float32(1.0))
+
+        @lib.custom_jvp
+        def h(x: Any) -> Any:
+            return np_.sin(x) * held
+
+        h.defjvp(lambda p, t: (h(*p), t[0] * held))
+        return lib.make_jaxpr(h)(held)
+
+    assert text(fx, fnp).text("jax") == re.sub(r"0x[0-9a-f]+", "", str(text(jax, jnp)))
+
+
+def program(f: Any) -> Jaxpr:
+    return fx.make_jaxpr(f)(fnp.asarray(X)).jaxpr
+
+
+def test_rules_count_in_equality_and_not_in_the_executable_key() -> None:
+    f, g = both(fx, fnp), both(fx, fnp)
+    for a, b in zip(f, g, strict=True):
+        first, second = program(a), program(b)
+        assert first == first
+        assert first != second
+        assert executable_key(first) is not None
+        assert executable_key(first) == executable_key(second)
+
+
+def test_outputs_that_nobody_uses_are_not_computed() -> None:
+    @fx.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x), fnp.cos(x)
+
+    f.defjvp(lambda p, t: (f(*p), (t[0], 2 * t[0])))
+    pruned = dce(program(lambda x: f(x)[1]))
+    (eqn,) = pruned.eqns
+    assert [e.prim.name for e in eqn.prim.jaxprs()[0].eqns] == ["cos"]  # type: ignore[attr-defined]  # it has bodies
+    _, tangent = fx.jvp(lambda x: fx.eval_jaxpr(pruned, (), [x])[0], (fnp.asarray(X),), (fnp.asarray(X),))
+    np.testing.assert_allclose(np.asarray(tangent), 2 * X)
+    assert not dce(program(lambda x: (f(x), x)[1])).eqns
+
+
+def test_rules_are_traced_where_they_are_written() -> None:
+    """An operation of a rule comes from the rule's line, not from the call's."""
+    f = both(fx, fnp)[0]
+    jaxpr = program(fx.grad(lambda x: f(x).sum()))
+    places = {e.prim.name: e.source.place().function for e in jaxpr.eqns if e.source is not None}
+    assert "both" in places["cos"]
