@@ -10,6 +10,7 @@ Which types are nodes is, by its nature, known to the whole process. `NODES` hol
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import os
 import threading
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
 
 from attrs import frozen
-from typing_extensions import TypeIs
+from typing_extensions import TypeIs, override
 
 from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
@@ -27,6 +28,7 @@ QUIET_LOG: Final = ("TF_CPP_MIN_LOG_LEVEL", "1")
 jax sets the same default for the same reason; a value that the user has set stands.
 """
 
+Reduce: TypeAlias = Callable[["TreeDef"], "str | tuple[Any, ...]"]
 PyTree: TypeAlias = object
 """Any value: a container that is a node with trees inside, or else a leaf."""
 
@@ -37,8 +39,8 @@ IsLeaf: TypeAlias = Callable[[Any], bool]
 class TreeDef(Protocol):
     """The structure of a tree without its leaves: hashable, compared by value, printed like the tree with `*` leaves.
 
-    The objects are jaxlib's own, because every call of a jitted function flattens and compares. They don't pickle;
-    `describe` gives a value that does.
+    The objects are jaxlib's own, because every call of a jitted function flattens and compares. They pickle as what
+    `describe` makes of them.
     """
 
     @property
@@ -70,6 +72,11 @@ class Registry(Protocol):
         /,
     ) -> object: ...
     def register_dataclass_node(self, type: type, data: Sequence[str], meta: Sequence[str], /) -> object: ...
+
+
+class _HasState(Protocol):
+    @override
+    def __getstate__(self) -> tuple[Registry, object]: ...
 
 
 class _TreeDefType(Protocol):
@@ -113,6 +120,10 @@ class Native:
     def node(self, data: tuple[type, object] | None, children: Iterable[TreeDef]) -> TreeDef:
         return self.treedefs.from_node_data_and_children(self.registry, data, children)
 
+    def owns(self, treedef: TreeDef) -> bool:
+        """Whether the structure is of a tree flattened here, and not by jax."""
+        return cast(_HasState, treedef).__getstate__()[0] in (self.registry, self.none_is_leaf)
+
     def is_treedef(self, value: object) -> TypeIs[TreeDef]:
         return isinstance(value, self.treedef_class)
 
@@ -149,10 +160,11 @@ def _load() -> Native:
 class Nodes:
     """The types that are nodes besides the built-in containers, and jaxlib once it is loaded."""
 
-    __slots__ = ("_adopted", "_installers", "_lock", "native")
+    __slots__ = ("_adopted", "_installers", "_lock", "_reduce", "native")
 
     def __init__(self) -> None:
         self.native: Native | None = None
+        self._reduce: Reduce | None = None
         self._lock = threading.RLock()
         self._installers: dict[type, Callable[[Registry], object]] = {}
         self._adopted: set[type] = set()
@@ -168,8 +180,14 @@ class Nodes:
                 for install in self._installers.values():
                     install(native.none_is_leaf)
                     install(native.registry)
+                if self._reduce is not None:
+                    copyreg.pickle(cast("type[TreeDef]", native.treedef_class), self._reduce)
                 self.native = native
             return native
+
+    def pickle_by(self, reduce: Reduce) -> None:
+        """How structures are pickled, which jaxlib leaves to its users: said once, before jaxlib is loaded."""
+        self._reduce = reduce
 
     def add(self, nodetype: type, install: Callable[[Registry], object]) -> None:
         """Makes a type a node, now or when jaxlib is loaded."""

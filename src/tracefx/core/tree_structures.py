@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
@@ -66,6 +66,14 @@ def describe(treedef: TreeDef) -> TreeDescription:
     if kind == "dict":
         metadata = tuple(cast(list[object], metadata))
     return TreeDescription(kind, nodetype, metadata, tuple([describe(child) for child in treedef.children()]))
+
+
+def _reduce(treedef: TreeDef) -> str | tuple[Any, ...]:
+    """Pickles structures of trees flattened here by their description, and jax's as they would be without us."""
+    return (TreeDescription.build, (describe(treedef),)) if NODES.load().owns(treedef) else treedef.__reduce_ex__(4)
+
+
+NODES.pickle_by(_reduce)
 
 
 @frozen(eq=False)

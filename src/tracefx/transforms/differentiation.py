@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, final, overload
+from typing import Any, ClassVar, Self, TypeVar, final, overload
 
 import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes, trees
-from tracefx.core.array import ArrayLike
+from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef
-from tracefx.core.values import Value
+from tracefx.core.values import Value, as_value
 from tracefx.handlers.jvp import JVP, JVPTracer
 from tracefx.handlers.stage import stage
 from tracefx.handlers.transpose import backward
@@ -30,9 +29,10 @@ from tracefx.transforms.arguments import (
     require_callable,
     to_arrays,
 )
-from tracefx.transforms.linearization import Linearization, jvp_values, linearize_values
+from tracefx.transforms.linearization import Linearization, LinearMap, jvp_values, linearize_values
 from tracefx.transforms.pipelines import Directional, HandlerTransform, No, Yes, check_flag
 from tracefx.transforms.shapes import flatten_avals
+from tracefx.transforms.transformed import made_by
 
 Ts = TypeVarTuple("Ts")
 P = ParamSpec("P")
@@ -67,7 +67,7 @@ def jvp(
     flat, treedef = flatten_values(tuple(primals), "jvp: primals")
     flat_tangents, tangent_tree = flatten_tangents(tuple(tangents), "jvp: tangents")
     trees.require_same_structure("jvp: tangents", treedef, tangent_tree, "primals", "tangents")
-    checked = [_tangent("jvp", p, t) for p, t in zip(flat, flat_tangents, strict=True)]
+    checked = [_tangent("jvp", p.aval, t) for p, t in zip(flat, flat_tangents, strict=True)]
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
         return call_for_values(fun, has_aux, treedef.unflatten(to_arrays(values)), {})
@@ -107,7 +107,7 @@ class Jvp(HandlerTransform[Directional[H]]):
         require_callable("jvp", fun)
         has_aux: Any = self.has_aux
 
-        @functools.wraps(fun)
+        @made_by(self, fun)
         def pushed(primals: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
             return jvp(fun, primals, tangents, has_aux)
 
@@ -130,12 +130,7 @@ def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> 
     require_callable("linearize", fun)
     linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "linearize")
 
-    def push(*tangents: Any) -> Any:
-        flat, tree = flatten_tangents(tangents, "the linear map: tangents")
-        trees.require_same_structure("the linear map: tangents", in_tree, tree, "the primals", "the tangents")
-        checked = [_tangent("the linear map", p, t) for p, t in zip(linear.primals, flat, strict=True)]
-        return out_tree.unflatten([cotangent(t) for t in linear.push(checked)])
-
+    push = Pushforward.of(linear, in_tree, out_tree)
     out = out_tree.unflatten(to_arrays(linear.outs))
     return (out, push, aux) if has_aux else (out, push)
 
@@ -158,14 +153,65 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
     require_callable("vjp", fun)
     linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "vjp")
 
-    def pull(cotangents: Any) -> Any:
-        flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
-        trees.require_same_structure("the vjp function: cotangents", out_tree, tree, "the outputs", "the cotangents")
-        checked = [_tangent("the vjp function", o, t) for o, t in zip(linear.outs, flat, strict=True)]
-        return in_tree.unflatten([cotangent(ct) for ct in linear.pull(checked)])
-
+    pull = Pullback.of(linear, in_tree, out_tree)
     out = out_tree.unflatten(to_arrays(linear.outs))
     return (out, pull, aux) if has_aux else (out, pull)
+
+
+@frozen(eq=False, repr=False)
+class LinearFunction(LinearMap):
+    """A linear map as users get it, between trees. It is a tree itself, of the numbers it was left with: compiled
+    functions take and give it, and it pickles."""
+
+    in_tree: TreeDef
+    out_tree: TreeDef
+
+    @classmethod
+    def of(cls, linear: LinearMap, in_tree: TreeDef, out_tree: TreeDef) -> Self:
+        types = linear.in_avals, linear.out_avals
+        return cls(linear.jaxpr, linear.consts, linear.moving, linear.moved, *types, in_tree, out_tree)
+
+    @classmethod
+    def node(cls, kept: tuple[Any, ...], consts: Sequence[Any]) -> Self:
+        """From what `flattened` gave, with other numbers, or with anything at all that stands for them."""
+        jaxpr, *rest = kept
+        return cls(jaxpr, tuple([as_value(c) if is_arraylike(c) else c for c in consts]), *rest)
+
+    def flattened(self) -> tuple[tuple[Value, ...], tuple[object, ...]]:
+        """The numbers, and all else."""
+        types = self.in_avals, self.out_avals
+        return self.consts, (self.jaxpr, self.moving, self.moved, *types, self.in_tree, self.out_tree)
+
+
+@final
+class Pushforward(LinearFunction):
+    """From tangents of the inputs to tangents of the outputs."""
+
+    __slots__ = ()
+
+    def __call__(self, *tangents: Any) -> Any:
+        flat, tree = flatten_tangents(tangents, "the linear map: tangents")
+        trees.require_same_structure("the linear map: tangents", self.in_tree, tree, "the primals", "the tangents")
+        checked = [_tangent("the linear map", a, t) for a, t in zip(self.in_avals, flat, strict=True)]
+        return self.out_tree.unflatten([cotangent(t) for t in self.push(checked)])
+
+
+@final
+class Pullback(LinearFunction):
+    """From cotangents of the outputs to cotangents of the inputs, a tuple with one for each argument."""
+
+    __slots__ = ()
+
+    def __call__(self, cotangents: Any, /) -> Any:
+        flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
+        what = "the vjp function: cotangents"
+        trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
+        checked = [_tangent("the vjp function", a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        return self.in_tree.unflatten([cotangent(ct) for ct in self.pull(checked)])
+
+
+trees.register_pytree_node(Pushforward, LinearFunction.flattened, Pushforward.node)
+trees.register_pytree_node(Pullback, LinearFunction.flattened, Pullback.node)
 
 
 def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
@@ -258,8 +304,8 @@ def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
     return tangents, treedef
 
 
-def _tangent(what: str, primal: Value, tangent: Tangent) -> Tangent:
-    return _matching(what, primal.aval.tangent(), tangent)
+def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
+    return _matching(what, primal.tangent(), tangent)
 
 
 def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:

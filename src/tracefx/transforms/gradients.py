@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, TypeVar, final, overload
 
@@ -41,6 +40,7 @@ from tracefx.transforms.pipelines import (
     check_flag,
     check_places,
 )
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=Any)
@@ -377,9 +377,12 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("value_and_grad", fun)
+        return made_by(self, fun)(self.computed(fun))
+
+    def computed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """What computes both."""
         argnums, has_aux, holomorphic, allow_int = self.argnums, self.has_aux, self.holomorphic, self.allow_int
 
-        @functools.wraps(fun)
         def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
             places = normalize_argnums(argnums, len(args), "grad", fun)
             dynamic = tuple([args[i] for i in places])
@@ -491,10 +494,10 @@ class Grad(TransformOf[Gradients[N, H]]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("grad", fun)
-        both = ValueAndGrad(self.argnums, self.has_aux, self.holomorphic, self.allow_int).transformed(fun)
+        both = ValueAndGrad(self.argnums, self.has_aux, self.holomorphic, self.allow_int).computed(fun)
         has_aux = self.has_aux
 
-        @functools.wraps(fun)
+        @made_by(self, fun)
         def gradient(*args: Any, **kwargs: Any) -> Any:
             value, g = both(*args, **kwargs)
             return (g, value[1]) if has_aux else g

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, TypeAlias, TypeVar, final, overload
 
@@ -22,7 +21,6 @@ from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota
 from tracefx.ops.shape import slice_axis
 from tracefx.transforms.arguments import (
-    check_argnums,
     flatten_values,
     name_of,
     normalize_argnums,
@@ -42,6 +40,7 @@ from tracefx.transforms.pipelines import (
     check_flag,
     check_places,
 )
+from tracefx.transforms.transformed import made_by
 from tracefx.transforms.vmap import vmap
 
 P = ParamSpec("P")
@@ -189,7 +188,7 @@ class JacFwd(TransformOf[SameArguments]):
                 for t, o in zip(pushed, linear.outs, strict=True)
             ]
 
-        return _jacobian("jacfwd", columns, fun, self.argnums, self.has_aux, self.holomorphic, allow_int=False)
+        return _jacobian(self, columns, fun, allow_int=False)
 
 
 @final
@@ -222,7 +221,7 @@ class JacRev(TransformOf[SameArguments]):
                     by_argument.append([np.zeros(s, float0) for s in shapes])
             return [list(row) for row in zip(*by_argument, strict=True)]
 
-        return _jacobian("jacrev", rows, fun, self.argnums, self.has_aux, self.holomorphic, self.allow_int)
+        return _jacobian(self, rows, fun, self.allow_int)
 
 
 @final
@@ -248,19 +247,11 @@ class Hessian(TransformOf[SameArguments]):
 Pieces: TypeAlias = Callable[[Linearization], list[list[object]]]
 
 
-def _jacobian(
-    transform: str,
-    pieces: Pieces,
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int],
-    has_aux: bool,
-    holomorphic: bool,
-    allow_int: bool,
-) -> Callable[..., Any]:
+def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], allow_int: bool) -> Callable[..., Any]:
+    transform, argnums, has_aux, holomorphic = made.title, made.argnums, made.has_aux, made.holomorphic
     require_callable(transform, fun)
-    check_argnums(argnums, transform)
 
-    @functools.wraps(fun)
+    @made_by(made, fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         places = normalize_argnums(argnums, len(args), transform, fun)
         dynamic = args[places[0]] if isinstance(argnums, int) else tuple([args[i] for i in places])

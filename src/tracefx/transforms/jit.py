@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Generic, Self, TypeVar, cast, final, overload
 
@@ -37,6 +36,7 @@ from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.stages import LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
+from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -335,11 +335,7 @@ class Jitted(Generic[P, R]):
     @override
     def __reduce__(self) -> str | tuple[object, ...]:
         """By reference where a module has it under its name, as decorated functions are; else by function."""
-        found: object = sys.modules.get(getattr(self, "__module__", ""))
-        name: str = getattr(self, "__qualname__", "")
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (Jitted, (self._fun, self._options))
+        return reference(self) or (Jitted, (self._fun, self._options))
 
 
 @final

@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar, final
 from attrs import frozen
 
 from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, Handler
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Linear, Tangent, Zero
@@ -41,27 +42,26 @@ def jvp_values(
     return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
 
 
-@final
 @frozen(eq=False)
-class Linearization:
+class LinearMap:
     """The linear map from tangents of inputs to tangents of outputs at a point, as a jaxpr and its constants.
 
     Only inputs that can have a tangent are inputs of the jaxpr (`moving`), and only outputs whose tangent may be
-    nonzero are outputs of it (`moved`).
+    nonzero are outputs of it (`moved`). The types are those of inputs and outputs, not of their tangents.
     """
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
     moving: tuple[bool, ...]
     moved: tuple[bool, ...]
-    primals: tuple[Value, ...]
-    outs: tuple[Value, ...]
+    in_avals: tuple[ShapedArray, ...]
+    out_avals: tuple[ShapedArray, ...]
 
     def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
         """Tangents of the outputs from those of the inputs."""
         given = [instantiate(t) for t, m in zip(tangents, self.moving, strict=True) if m]
         results = iter(eval_jaxpr(self.jaxpr, self.consts, given))
-        return [next(results) if m else Zero(o.aval.tangent()) for o, m in zip(self.outs, self.moved, strict=True)]
+        return [next(results) if m else Zero(o.tangent()) for o, m in zip(self.out_avals, self.moved, strict=True)]
 
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the inputs from those of the outputs."""
@@ -70,10 +70,19 @@ class Linearization:
             backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(cts, self.moved, strict=True) if m])
         )
         pulled: list[Tangent] = []
-        for p, m in zip(self.primals, self.moving, strict=True):
+        for aval, m in zip(self.in_avals, self.moving, strict=True):
             ct = next(results) if m else None
-            pulled.append(Zero(p.aval.tangent()) if ct is None else fit(ct, p.aval.tangent()))
+            pulled.append(Zero(aval.tangent()) if ct is None else fit(ct, aval.tangent()))
         return pulled
+
+
+@final
+@frozen(eq=False)
+class Linearization(LinearMap):
+    """A linear map, with the point it belongs to and the outputs there."""
+
+    primals: tuple[Value, ...]
+    outs: tuple[Value, ...]
 
 
 def linearize_values(
@@ -99,6 +108,8 @@ def linearize_values(
         tuple(consts),
         tuple(mask),
         tuple([not isinstance(t, Zero) for _, t in pairs]),
+        tuple([p.aval for p in primals]),
+        tuple([p.aval for p, _ in pairs]),
         tuple(primals),
         tuple([p for p, _ in pairs]),
     )

@@ -19,6 +19,7 @@ from tracefx.transforms.pipelines import Function, No, Preserving, TransformOf, 
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,7 +103,7 @@ class NamedCall(TransformOf[Preserving]):
         require_callable("named_call", fun)
         scope = name_of(fun) if self.name is None else self.name
 
-        @functools.wraps(fun)
+        @made_by(self, fun)
         def named(*args: Any, **kwargs: Any) -> Any:
             with named_scope(scope):
                 return fun(*args, **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar, final
 
@@ -18,6 +17,7 @@ from tracefx.handlers.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving, hold
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,7 +99,7 @@ class Vmap(HandlerTransform[Preserving]):
         require_callable("vmap", fun)
         in_axes, out_axes, axis_name, axis_size = self.in_axes, self.out_axes, self.axis_name, self.axis_size
 
-        @functools.wraps(fun)
+        @made_by(self, fun)
         def batched(*args: Any, **kwargs: Any) -> Any:
             where = f"vmap of {name_of(fun)}"
             if isinstance(in_axes, tuple) and len(in_axes) != len(args):

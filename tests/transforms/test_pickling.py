@@ -1,0 +1,151 @@
+"""What transformations give pickles, copies, and goes through other transformations."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.array import Array
+from tracefx.core.literal import Literal
+
+
+def cube(x: Any) -> Any:
+    """The third power."""
+    return x**3
+
+
+@fx.grad
+def decorated(x: Any) -> Any:
+    return x**2
+
+
+class Model:
+    factor = 3.0
+
+    @fx.named_call
+    def scaled(self, x: float) -> float:
+        return self.factor * x
+
+
+def same(a: object, b: object) -> bool:
+    return all(fx.tree.leaves(fx.tree.map(np.array_equal, a, b)))
+
+
+MADE: Final[dict[str, Callable[[Any], Any]]] = {
+    "grad": fx.grad,
+    "grad of several": lambda f: fx.grad(f, argnums=(0,)),
+    "value_and_grad": fx.value_and_grad,
+    "jacfwd": fx.jacfwd,
+    "jacrev": fx.jacrev,
+    "hessian": fx.hessian,
+    "vmap": lambda f: fx.vmap(f, in_axes=None, axis_size=2),
+    "named_call": fx.named_call,
+    "jit": fx.jit,
+    "jit of grad": lambda f: fx.jit(fx.grad(f)),
+    "grad of jit": lambda f: fx.grad(fx.jit(f)),
+    "a pipeline": fx.Jit() @ fx.Vmap(in_axes=None, axis_size=2) @ fx.Grad(),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_functions_pickle(name: str) -> None:
+    made = MADE[name](cube)
+    again = pickle.loads(pickle.dumps(made))
+    assert type(again) is type(made)
+    assert same(again(2.0), made(2.0))
+    assert (again.__name__, again.__doc__) == ("cube", "The third power.")
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_functions_copy(name: str) -> None:
+    made = MADE[name](lambda x: x**3)  # which doesn't pickle
+    for how in (copy.copy, copy.deepcopy):
+        assert same(how({"f": made})["f"](2.0), made(2.0))
+
+
+def test_decorated_functions_pickle_by_name() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    with pytest.raises((pickle.PicklingError, AttributeError), match="Can't pickle|Can't get"):
+        pickle.dumps(fx.grad(lambda x: x))
+
+
+def test_transformed_functions_are_functions() -> None:
+    made = fx.grad(cube)
+    assert inspect.signature(made) == inspect.signature(cube)
+    assert "Grad()(<function cube" in repr(made)
+    untyped: Any = made
+    with pytest.raises(TypeError, match="unexpected keyword argument 'self'"):
+        untyped(2.0, self=3.0)
+    assert Model().scaled(2.0) == 6.0
+    assert isinstance(vars(Model)["scaled"], type(made))
+    dies = weakref.ref(fx.grad(lambda x: x))
+    assert dies() is None
+
+
+def test_structures_pickle() -> None:
+    tree = {"a": (1, [None, 2]), "b": fx.tree.Partial(cube, 3.0)}
+    treedef = fx.tree.structure(tree)
+    for again in (pickle.loads(pickle.dumps(treedef)), copy.copy(treedef), copy.deepcopy(treedef)):
+        assert again == treedef
+        assert hash(again) == hash(treedef)
+        assert fx.tree.unflatten(again, [5, 6, 7])["a"] == (5, [None, 6])
+
+
+def test_jaxs_structures_pickle_as_ever() -> None:
+    treedef = jax.tree.structure({"a": (1, [None, 2])})
+    fx.tree.structure(1)  # loads what pickles ours
+    assert pickle.loads(pickle.dumps(treedef)) == treedef
+    assert jax.tree.unflatten(copy.deepcopy(treedef), [1, 2]) == {"a": (1, [None, 2])}
+
+
+def split(x: Any, y: Any) -> Any:
+    return {"sin": fnp.sin(x) * y, "whole": fnp.sum(x)}
+
+
+def test_linear_maps_pickle() -> None:
+    x, y = fnp.arange(3.0), fnp.asarray(2.0)
+    out, pull = fx.vjp(split, x, y)
+    _, push = fx.linearize(split, x, y)
+    hows: tuple[Callable[[Any], Any], ...] = (lambda f: pickle.loads(pickle.dumps(f)), copy.copy, copy.deepcopy)
+    for how in hows:
+        assert same(how(pull)(out), pull(out))
+        assert same(how(push)(x, y), push(x, y))
+
+
+def test_linear_maps_pass_through_transformations() -> None:
+    x, y = fnp.arange(3.0), fnp.asarray(2.0)
+    out, pull = fx.vjp(split, x, y)
+    compiled = fx.jit(lambda x, y: fx.vjp(split, x, y)[1])(x, y)
+    applied = fx.jit(lambda pull, ct: pull(ct))
+    for a, b, c in zip(pull(out), compiled(out), applied(compiled, out), strict=True):
+        np.testing.assert_allclose(np.asarray(b), np.asarray(a), 1e-6)
+        np.testing.assert_allclose(np.asarray(c), np.asarray(a), 1e-6)
+    push = fx.jit(lambda x, y: fx.linearize(split, x, y)[1])(x, y)
+    np.testing.assert_allclose(np.asarray(push(x, y)["sin"]), np.asarray(fx.jvp(split, (x, y), (x, y))[1]["sin"]), 1e-6)
+    xs = fnp.arange(6.0).reshape(2, 3)
+    pulls = fx.vmap(lambda x: fx.vjp(fnp.sin, x)[1])(xs)
+    np.testing.assert_allclose(
+        np.asarray(fx.vmap(lambda p, ct: p(ct)[0])(pulls, xs)), np.cos(xs) * np.asarray(xs), 1e-6
+    )
+
+
+def test_the_numbers_of_a_linear_map() -> None:
+    _, pull = fx.vjp(fnp.sin, 1.0)
+    (cosine,) = fx.tree.leaves(pull)
+    assert isinstance(cosine, Array | Literal)
+    assert float(fx.tree.map(lambda c: np.float32(2) * np.asarray(c), pull)(1.0)[0]) == 2 * float(fnp.cos(1.0))
+    same = fx.tree.structure(fx.vjp(fnp.sin, 2.0)[1])
+    assert same == fx.tree.structure(pull)
+    assert same != fx.tree.structure(fx.vjp(fnp.cos, 2.0)[1]) or same != fx.tree.structure(
+        fx.vjp(fnp.exp, fnp.ones(2))[1]
+    )
