@@ -180,6 +180,9 @@ FORMATS: Final[Sequence[tuple[str, tuple[object, ...], dict[str, object]]]] = (
     ("{x:{width}.2f}|", (), {"x": 1.5, "width": 8}),
     ("{} {!r}", (None, {"a": "b"}), {}),
     ("{x.shape} {x[1]}", (), {"x": np.arange(3, dtype=np.float32)}),
+    ("{} {!s} {!r} {:>8.3f}", (np.float32(0.9),) * 4, {}),
+    ("{} {} {}", (np.float16(0.9), np.complex64(0.9), True), {}),
+    ("{} {:>4}", (np.int8(3), 5), {}),
     ("{}", (np.linspace(0, 1, 5, dtype=np.float32),), {}),
 )
 

@@ -115,6 +115,12 @@ class ConcreteArray(Array):
     def __str__(self) -> str:
         return str(self.numpy())
 
+    @override
+    def __format__(self, spec: str) -> str:
+        """As NumPy formats them, which shows a number without axes to the last digit."""
+        host = self.numpy()
+        return format(host if host.ndim else host[()], spec)
+
 
 def _unpickled(host: NDArray, weak_type: bool) -> ConcreteArray:
     return ConcreteArray(ShapedArray(host.shape, host.dtype, weak_type), private_copy(host, host.dtype))
