@@ -273,7 +273,7 @@ class Scan(Structured):
         lin_consts, lin_carry, lin_arrays = self.parts(lin)
         mask = (*lin_consts, *(True,) * n, *lin_arrays)
         key = ("transpose", mask, given)
-        plan = self.memo.get(key, lambda: backward(self.jaxpr, self.num_consts, n, mask, given))
+        plan = self.memo.get(key, lambda: backward(self.jaxpr, self.num_consts, n, mask, given, self.length))
         consts, _, arrays = self.parts(args)
         known_consts = [x for x in consts if not isinstance(x, Linear)]
         known_arrays = [x for x in arrays if not isinstance(x, Linear)]

@@ -7,6 +7,7 @@ steps saw, stacked, instead of reading and writing the whole sum in every step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -21,7 +22,7 @@ from tracefx.core.passes import dce
 from tracefx.core.values import Value
 from tracefx.handlers.derived import Consts, Mask, transpose_jaxpr
 from tracefx.handlers.stage import stage
-from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, Transpose, fit, reduce_sum
+from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, Transpose, fit, reduce_sum, reshape
 from tracefx.ops.contraction import DotGeneral
 from tracefx.ops.elementwise import Add, add_tangents
 
@@ -50,7 +51,7 @@ class Backward:
     stacked_inputs: tuple[int, ...]
 
 
-def backward(body: Jaxpr, num_consts: int, num_carry: int, linear: Mask, out_nonzero: Mask) -> Backward:
+def backward(body: Jaxpr, num_consts: int, num_carry: int, linear: Mask, out_nonzero: Mask, length: int) -> Backward:
     """Plan the transpose of a scan that is linear in all of its carry, and in what `linear` says beside it."""
     n_consts = sum(linear[:num_consts])
     n_slices = sum(linear[num_consts + num_carry :])
@@ -76,7 +77,7 @@ def backward(body: Jaxpr, num_consts: int, num_carry: int, linear: Mask, out_non
     avals = [aval.tangent() for aval in chosen(chosen(body.in_avals[:num_consts], linear[:num_consts]), consts_nonzero)]
     carried = [a.tangent() for a in chosen(body.in_avals[num_consts : num_consts + num_carry], carry)]
     sums = chosen(avals, summed)
-    tail = tails.program(others(program.outs[:k], summed), others(avals, summed))
+    tail = tails.program(others(program.outs[:k], summed), others(avals, summed), length)
 
     shown = evolve(program, outs=(*chosen(program.outs[:k], summed), *program.outs[k:], *tails.stacks))
 
@@ -165,7 +166,7 @@ class _Tails:
             return True
         return False
 
-    def program(self, atoms: Sequence[Atom], avals: Sequence[ShapedArray]) -> Jaxpr:
+    def program(self, atoms: Sequence[Atom], avals: Sequence[ShapedArray], length: int) -> Jaxpr:
         """The sums of these over the steps, from the arrays and the stacks."""
         sources = [a for i in self.arrays for a, place in self.array_of.items() if place == i] + self.stacks
 
@@ -173,8 +174,7 @@ class _Tails:
             env = dict(zip(sources, stacks, strict=True))
             return [fit(self._total(a, env), aval) for a, aval in zip(atoms, avals, strict=True)]  # type: ignore[misc]
 
-        # The number of steps is not known here and doesn't matter: contractions are staged for two.
-        jaxpr, consts = stage(run, [a.aval.with_axis(2, 0) for a in sources])
+        jaxpr, consts = stage(run, [a.aval.with_axis(length, 0) for a in sources])
         assert not consts
         return jaxpr
 
@@ -185,18 +185,27 @@ class _Tails:
         eqn = self.makers[atom]
         prim = eqn.prim
         if isinstance(prim, DotGeneral):
-            return bind1(_over_steps(prim), *[env[x] for x in eqn.inputs])
+            return _over_steps(prim, *[env[x] for x in eqn.inputs])
         if isinstance(prim, ReduceSum):
             return reduce_sum(env[eqn.inputs[0]], (0, *[axis + 1 for axis in prim.axes]))
         return bind1(prim, *[self._total(x, env) for x in eqn.inputs])
 
 
-def _over_steps(dot: DotGeneral) -> DotGeneral:
+def _over_steps(dot: DotGeneral, lhs: Value, rhs: Value) -> Value:
     """The contraction of stacks that contracts the steps too."""
     (lc, rc), (lb, rb) = dot.dimension_numbers
+    if not lb and lc == rc == tuple(range(len(lc))):  # rows as they lie in memory, which need not be moved
+        lhs, rhs = [_rows(x, len(lc) + 1) for x in (lhs, rhs)]
+        return bind1(evolve(dot, dimension_numbers=(((0,), (0,)), ((), ()))), lhs, rhs)
 
     def behind(axes: Sequence[int]) -> tuple[int, ...]:
         return tuple([axis + 1 for axis in axes])
 
     contracting = (0, *behind(lc)), (0, *behind(rc))
-    return evolve(dot, dimension_numbers=(contracting, (behind(lb), behind(rb))))
+    return bind1(evolve(dot, dimension_numbers=(contracting, (behind(lb), behind(rb)))), lhs, rhs)
+
+
+def _rows(x: Value, count: int) -> Value:
+    """The first axes of an array as one."""
+    shape = x.aval.shape
+    return reshape(x, (math.prod(shape[:count]), *shape[count:]))

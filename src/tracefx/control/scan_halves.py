@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 
 from tracefx.control.bodies import Input, rearranged
 from tracefx.control.callback import silenced
+from tracefx.control.residuals import thinned
 from tracefx.core.effects import lasting
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.passes import dce, prune
@@ -56,13 +57,17 @@ def halves(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> Halve
         unknown[num_consts : num_consts + num_carry],
         unknown[num_consts + num_carry :],
     )
-    results = (False,) * (len(body.outs) - num_carry)
+    free_outs = (False,) * (len(body.outs) - num_carry)
     while True:  # a carry is unknown from the first step on if it is after any
-        split = unzip_jaxpr(body, consts + carry + slices, carry + results)
+        split = unzip_jaxpr(body, consts + carry + slices, carry + free_outs)
         if split.out_unknown[:num_carry] == carry:
             break
         carry = split.out_unknown[:num_carry]
-    return _planned(split, consts, carry, slices)
+    # Constants and slices are there in the second half as they are, and so are the results.
+    n_consts, n_carry = consts.count(False), carry.count(False)
+    free = {*range(n_consts), *range(n_consts + n_carry, n_consts + n_carry + slices.count(False))}
+    results = split.known.outs[n_carry : split.out_unknown.count(False)]
+    return _planned(thinned(split, free, set(results)), consts, carry, slices)
 
 
 def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves:

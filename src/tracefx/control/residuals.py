@@ -1,0 +1,110 @@
+"""Which residuals a loop keeps for its second half, and which are cheaper to compute again than to store.
+
+A loop stores a residual once for every step, and the second half reads it back: more work than a multiplication. So
+what elementwise arithmetic makes of other residuals is not stored. Of a gate `1 / (1 + exp(-x))` only the exponential
+is left, and of a hyperbolic tangent its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final
+
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.handlers.derived import Unzipped
+from tracefx.handlers.stage import stage
+from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, Reshape
+from tracefx.ops.bitwise import And, Not, Or, Xor
+from tracefx.ops.comparison import Comparison
+from tracefx.ops.elementwise import Add
+from tracefx.ops.magnitude import Abs, Sign
+from tracefx.ops.powers import IntegerPow, Square
+from tracefx.ops.selection import Clamp, SelectN
+
+ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
+    Neg,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Abs,
+    Sign,
+    Square,
+    IntegerPow,
+    Clamp,
+    SelectN,
+    Comparison,
+    And,
+    Or,
+    Xor,
+    Not,
+    ConvertElementType,
+    BroadcastInDim,
+    Reshape,
+)
+"""What a fused loop over elements does for nothing."""
+
+
+def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
+    """The halves without the residuals that arithmetic makes of the others.
+
+    The known inputs at `free`, and the known half's outputs `results`, cost nothing to hand over.
+    """
+    known, n = split.known, split.out_unknown.count(False)
+    inputs = known.invars[len(split.consts) :]
+    fresh = iter(known.outs[n:])
+    residuals = [next(fresh) if place is None else inputs[place] for place in split.forwarded]
+    at_hand = {*residuals, *results, *[inputs[i] for i in free]}
+    makers = {v: eqn for eqn in known.eqns if isinstance(eqn.prim, ARITHMETIC) for v in eqn.outs}
+    again: dict[int, Eqn] = {}
+    dropped: set[Atom] = set()
+    order = {v: i for i, eqn in enumerate(known.eqns) for v in eqn.outs}
+    for v in sorted([r for r in residuals if r in makers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # makers has equations' outputs alone
+        steps = _steps(v, at_hand - {v}, makers)
+        if steps is not None:
+            at_hand.discard(v)
+            dropped.add(v)
+            again.update(steps)
+    if not dropped:
+        return split
+    read = {a for eqn in again.values() for a in eqn.inputs if isinstance(a, Var)}
+    made = {v for eqn in again.values() for v in eqn.outs}
+    left = [r for r in residuals if r not in dropped]
+    left += sorted((v for v in read - made if v not in left), key=lambda v: v.index)
+    places = {v: i for i, v in enumerate(inputs)}
+    eqns = [eqn for eqn in known.eqns if id(eqn) in again]
+    program = Jaxpr((), tuple([v for v in left if isinstance(v, Var)]), tuple(eqns), tuple(residuals))
+    m = len(left)
+
+    def run(*args: Value) -> list[Value]:
+        return eval_jaxpr(split.unknown, (), [*eval_jaxpr(program, (), args[:m]), *args[m:]])
+
+    late, consts = stage(run, [*[v.aval for v in left], *split.unknown.in_avals[len(residuals) :]])
+    assert not consts
+    forwarded = tuple([places.get(v) if isinstance(v, Var) else None for v in left])
+    kept = [v for v, place in zip(left, forwarded, strict=True) if place is None]
+    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n], *kept))
+    return Unzipped(first, late, split.consts, split.out_unknown, forwarded)
+
+
+def _steps(atom: Atom, at_hand: Set[Atom], makers: dict[Var, Eqn]) -> dict[int, Eqn] | None:
+    """The equations that compute a value from what is at hand; `None` if arithmetic doesn't."""
+    found: dict[int, Eqn] = {}
+    todo: list[Atom] = [atom]
+    while todo:
+        a = todo.pop()
+        if isinstance(a, Literal) or a in at_hand:
+            continue
+        eqn = makers.get(a)
+        if eqn is None:
+            return None
+        if id(eqn) not in found:
+            found[id(eqn)] = eqn
+            todo += eqn.inputs
+    return found
