@@ -76,7 +76,8 @@ def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
     read = {a for eqn in again.values() for a in eqn.inputs if isinstance(a, Var)}
     made = {v for eqn in again.values() for v in eqn.outs}
     left = [r for r in residuals if r not in dropped]
-    left += sorted((v for v in read - made if v not in left), key=lambda v: v.index)
+    more: list[Var] = sorted(read - made - set(left), key=lambda v: v.index)
+    left += more
     places = {v: i for i, v in enumerate(inputs)}
     eqns = [eqn for eqn in known.eqns if id(eqn) in again]
     program = Jaxpr((), tuple([v for v in left if isinstance(v, Var)]), tuple(eqns), tuple(residuals))
