@@ -186,12 +186,11 @@ class Emitter:
         """Append the equations of a program without constants."""
         env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
         outer, outer_ordered = self._line, self._ordered
-        ordered, self._ordered = any_ordered(jaxpr.effects), False
         for eqn in jaxpr.eqns:
             prim, binders = eqn.prim, eqn.outs
             self._line = self.line(eqn)
-            if ordered:
-                self._ordered = any_ordered(prim.effects)
+            effects = prim.effects
+            self._ordered = bool(effects) and any_ordered(effects)
             operands = []
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
