@@ -260,6 +260,17 @@ def test_types_are_checked_against_impl() -> None:
         square_add(Wrong())(2.0, 10.0)
 
 
+def test_results_of_lower_are_counted() -> None:
+    @frozen(eq=False)
+    class Generous(Typed, Lowerable):
+        @override
+        def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+            return operands
+
+    with pytest.raises(TypeError, match="the lower rule of multiply_add gave 3 results for 1 outputs"):
+        fx.jit(square_add(Generous()))(2.0, 10.0)
+
+
 def test_an_abstract_evaluation_rule_checks_its_operands() -> None:
     prim = MultiplyAdd()
     with pytest.raises(TypeError, match=r"operands of one shape, got f32\[2\], f32\[2\] and f32\[\]"):

@@ -104,3 +104,53 @@ def test_types_that_are_equal_but_not_one_object_find_one_program() -> None:
     f(fnp.ones(3))
     f(fnp.ones(3) + fnp.ones(3))
     assert len(traced) == 1
+
+
+def test_calls_of_a_program_that_is_at_hand_go_by_everything_that_matters() -> None:
+    """What the shortest way through a call looks at, one after the other, the program of the first call being ready."""
+    weights = fnp.asarray([1.0, 2.0, 3.0])
+    f = fx.jit(lambda x, y: {"sum": x + weights * y})
+    x, y = fnp.asarray([1.0, 1.0, 1.0]), fnp.asarray([2.0, 2.0, 2.0])
+    for _ in range(3):
+        assert f(x, y)["sum"].tolist() == [3, 5, 7]
+    assert f(fnp.asarray([0.0, 0.0, 0.0]), y)["sum"].tolist() == [2, 4, 6]  # in host memory still
+    assert f(x, fnp.asarray(2.0))["sum"].tolist() == [3, 5, 7]
+    assert f(x, y=y)["sum"].tolist() == [3, 5, 7]
+    assert f(x, np.full(3, 2, np.float32))["sum"].tolist() == [3, 5, 7]
+    assert fx.vmap(f)(fnp.stack([x, x]), fnp.stack([y, y]))["sum"].tolist() == [[3, 5, 7]] * 2
+    with fx.disable_jit():
+        assert f(x, y)["sum"].tolist() == [3, 5, 7]
+    with pytest.raises(TypeError, match="missing"):
+        f(x)  # type: ignore[call-arg]
+    for _ in range(2):
+        assert f(x, y)["sum"].tolist() == [3, 5, 7]
+
+
+@pytest.mark.parametrize("tree", [False, True])
+def test_the_program_at_hand_is_of_one_setting(tree: bool) -> None:
+    f: Any = fx.jit(lambda x: (x["x"] if tree else x) + fnp.zeros(3))
+    x = fnp.asarray([1, 2, 3], dtype=np.int32)
+    for _ in range(2):
+        for x64, dtype in ((False, np.float32), (True, np.float64)):
+            with fx.enable_x64(x64):
+                for _ in range(2):
+                    assert f({"x": x} if tree else x).dtype == dtype
+
+
+def test_calls_with_trees_of_two_kinds_take_turns() -> None:
+    traced = []
+
+    @fx.jit
+    def f(tree: dict[str, Any]) -> Any:
+        traced.append(sorted(tree))
+        return sum(tree.values())
+
+    x = fnp.asarray([1.0, 2.0])
+    for _ in range(3):
+        assert f({"a": x}).tolist() == [1, 2]
+        assert f({"a": x, "b": x}).tolist() == [2, 4]
+        assert f({"a": 1}).tolist() == 1
+    assert len(traced) == 3
+    f.clear_cache()
+    assert f({"a": x}).tolist() == [1, 2]
+    assert len(traced) == 4
