@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
 
 import numpy as np
 import pytest
+from attrs import field, frozen
+from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.effects import Debugging, InputOutput
+from tracefx.extend import (
+    Builder,
+    Effect,
+    Effects,
+    Ir,
+    Lowerable,
+    NDArray,
+    Primitive,
+    ShapedArray,
+    bind1,
+)
 from tracefx.transforms.branches import cond
 from tracefx.transforms.checkpointing import checkpoint
 from tracefx.transforms.loops import while_loop
@@ -188,6 +201,53 @@ def test_branches_and_steps_that_not_all_elements_take_show_all_but_do_nothing(c
         g = fx.vmap(f)
         with pytest.raises(ValueError, match=r"effects \(IO\)"):
             (fx.jit(g) if compiled else g)(x)
+
+
+@final
+@frozen
+class Ticking(Effect):
+    ordered: bool = True
+
+
+@final
+@frozen(eq=False)
+class Tick(Primitive, Lowerable):
+    """An operation of someone else's, which calls the host."""
+
+    name = "tick"
+    log: list[float] = field(eq=False)
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset({Ticking()})
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        self.log.append(float(args[0]))
+        return args
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return avals
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.host_call(self.impl, operands, [x.aval for x in operands], has_side_effect=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_operations_of_others_keep_their_place_among_those_that_are_here(compiled: bool) -> None:
+    def f(log: Log) -> Callable[[Any], Any]:
+        def step(c: Any, x: Any) -> tuple[Any, None]:
+            log.show(10 * x)
+            return c + bind1(Tick(log.entries), x), None
+
+        return lambda x: scan(step, bind1(Tick(log.entries), x), fnp.arange(3.0))[0] + 0 * log.show(x)
+
+    out, entries = happens(f, fnp.float32(7), compiled)
+    assert float(out) == 10
+    assert entries == [7, 0, 0, 10, 1, 20, 2, 7]
 
 
 def test_effects_of_a_program_are_those_of_its_parts() -> None:
