@@ -142,7 +142,46 @@ def test_bad_updates() -> None:
     with pytest.raises(IndexError, match="too many"):
         x.at[0, 0, 0, 0].set(1)
     with pytest.raises(NotImplementedError, match="unique_indices=True"):
-        fx.grad(lambda y: fnp.sum(x.at[fnp.array([0, 1])].multiply(y)))(2.0)
+        fx.grad(lambda y: fnp.sum(x.at[fnp.array([0, 0])].multiply(y)))(2.0)
+    with pytest.raises(NotImplementedError, match="add their logarithms"):
+        fx.jit(fx.grad(lambda y, i: fnp.sum(x.at[i].multiply(y))))(2.0, fnp.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("index", "mode"),
+    [
+        (np.array([1, 0]), None),
+        (np.array([-1, 0, 7]), None),
+        (np.array([5, 1]), None),
+        ((np.array([0, 1, 1]), np.array([2, 0, 2])), None),
+        ((np.array([[0], [1]]), slice(None), np.array([3, 1])), None),
+        ((slice(1), np.array([2, 0])), None),
+        ((Ellipsis, np.array([0, 3]), None), None),
+        (([1, 0], slice(1, 3)), "clip"),
+    ],
+)
+@pytest.mark.parametrize("method", ["multiply", "divide", "power"])
+def test_derivatives_of_products_at_known_places(index: Any, mode: str | None, method: str) -> None:
+    """Where no place is named twice, no promise is needed; JAX wants one."""
+    (x, a), weights = both(np.abs(numbers("float32", X.shape)) + 1), numbers("float32", X.shape, 3)
+    values = np.abs(numbers("float32", np.shape(x[index]), 2)) + 0.5
+    got = fx.grad(lambda x, y: fnp.sum(getattr(x.at[index], method)(y, mode=mode) * weights), (0, 1))(x, values)
+    options: Any = {"mode": mode, "unique_indices": True}
+
+    def of_jax(a: Any, b: Any) -> Any:
+        places = (
+            tuple([np.asarray(i) if isinstance(i, list) else i for i in index]) if isinstance(index, tuple) else index
+        )
+        return jnp.sum(getattr(a.at[places], method)(b, **options) * weights)
+
+    check(got, jax.grad(of_jax, (0, 1))(a, values))
+
+
+@pytest.mark.parametrize(("index", "mode"), [([0, 0], None), ([0, -2], None), ([1, 5], "clip")])
+def test_places_named_twice_are_found(index: list[int], mode: str | None) -> None:
+    x = fnp.array(X)
+    with pytest.raises(NotImplementedError, match="unique_indices=True"):
+        fx.grad(lambda y: fnp.sum(x.at[index].multiply(y, mode=mode)))(2.0)
 
 
 def test_an_update_is_an_array_of_its_own() -> None:

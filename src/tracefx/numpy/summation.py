@@ -241,9 +241,7 @@ def _order(
     return [tuple(sorted(step)) for step in path[1:]]
 
 
-def _contracted(
-    x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType
-) -> Factor:
+def _contracted(x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType) -> Factor:
     """The product of two factors, summed over the axes that aren't kept."""
     x, y = x.summed({*kept, *y.labels}), y.summed({*kept, *x.labels})
     shared = [name for name in x.labels if name in y.labels]

@@ -19,11 +19,12 @@ from attrs import field, frozen
 
 from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
+from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.promotion import promote
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.creation import ones_like, zeros
 from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, read_index
 from tracefx.numpy.promoting import broadcast_shapes, dtype_of, retyped, to_type
@@ -150,7 +151,8 @@ class Updated:
         unique_indices: bool = False,
         mode: UpdateMode = None,
     ) -> Array:
-        """`x` multiplied by `values` at the index. Derivatives by `values` need the promise `unique_indices=True`.
+        """`x` multiplied by `values` at the index. Derivatives by `values` need indices that are known and name no
+        place twice, or the promise `unique_indices=True`.
 
         >>> from tracefx.numpy import ones
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
@@ -299,6 +301,8 @@ class Updated:
         if target.columns:
             numbers = ScatterDimensionNumbers(target.windows, target.inserted, tuple(target.columns))
             is_sorted, unique = indices_are_sorted or target.unique, unique_indices or target.unique
+            if operation is ScatterMul and not unique:  # which has a derivative by `values` only then
+                unique = _named_once(target, how)
             out = bind1(operation(numbers, is_sorted, unique, how), x, target.vectors(), updates)
         else:
             out = everywhere(x, updates)
@@ -368,6 +372,18 @@ def _target(x: Array, index: Index) -> Target:
     found = {axis: spread(end, indices) for axis, (end, indices) in columns.items()}
     unique = all(not indices.ndim and not isinstance(indices, Array) for indices in arrays.values())
     return Target(x, tuple(full), tuple(sizes), tuple(windows), tuple(sorted(inserted)), found, unique)
+
+
+def _named_once(target: Target, mode: GatherScatterMode) -> bool:
+    """Whether all indices are known, and no place is named twice."""
+    columns: list[NDArray] = []
+    for axis, indices in target.columns.items():
+        if not isinstance(indices, np.ndarray | ConcreteArray):
+            return False
+        known, size = np.asarray(indices), target.array.aval.shape[axis]
+        columns.append(known.clip(0, size - 1) if mode is GatherScatterMode.CLIP else known)
+    vectors = np.stack(np.broadcast_arrays(*columns), -1).reshape(-1, len(columns))
+    return len(np.unique(vectors, axis=0)) == len(vectors)
 
 
 def at(x: Array, /) -> At:

@@ -172,17 +172,19 @@ class ScatterMul(Scattering, Transposable):
         if not isinstance(x_t, Zero):
             total = bind1(self, x_t, indices, updates)
         if not isinstance(updates_t, Zero):
-            self.require_unique()
+            self._require_unique()
             found = bind1(self.gathering(x.aval.shape, updates.aval.shape), x, indices)
             start = full(out.aval.tangent(), 0) if total is None else total
             total = bind1(_added(self), start, indices, mul(found, updates_t))
         return [out], [Zero(out.aval.tangent()) if total is None else fit(total, out.aval.tangent())]
 
-    def require_unique(self) -> None:
+    def _require_unique(self) -> None:
         if not self.unique_indices:
             raise NotImplementedError(
-                "scatter_mul is differentiated by its updates only where no place is updated twice: promise that with "
-                "unique_indices=True"
+                "scatter_mul is differentiated by its updates only where no place is updated twice, and nothing says "
+                "so here. If that holds, promise it with unique_indices=True. If places repeat and all updates are "
+                "positive, add their logarithms: x * exp(zeros_like(x).at[index].add(log(updates))). Else bring the "
+                "updates of a place together first, in a row of an array, take their prod, and multiply by that"
             )
 
     @override
@@ -192,7 +194,7 @@ class ScatterMul(Scattering, Transposable):
         assert not isinstance(indices, Linear)
         if isinstance(updates, Linear):
             assert not isinstance(x, Linear)
-            self.require_unique()
+            self._require_unique()
             found = bind1(self.gathering(x.aval.shape, updates.aval.shape), mul(ct, x), indices)
             return [None, None, fit(found, updates.aval)]
         return [fit(bind1(self, ct, indices, updates), x.aval), None, None]
