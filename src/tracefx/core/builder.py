@@ -86,7 +86,7 @@ class Builder(Protocol):
     def case(
         self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
     ) -> list[Ir]:
-        """The results of the branch at `index`, an `i32[]`, on the operands; the last branch's if it is out of bounds."""
+        """The results of the branch at `index`, an `i32[]`, on the operands; the last one's if it is out of bounds."""
         ...
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
