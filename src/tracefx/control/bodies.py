@@ -24,7 +24,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Mask
+from tracefx.handlers.derived import Consts, Mask
 
 X = TypeVar("X")
 Input: TypeAlias = int | ShapedArray
@@ -115,3 +115,16 @@ def rearranged(jaxpr: Jaxpr, inputs: Sequence[Input], outs: Sequence[int] | None
     invars = [jaxpr.invars[i] if isinstance(i, int) else Var(next(fresh), i) for i in inputs]
     results = jaxpr.outs if outs is None else tuple([jaxpr.outs[i] for i in outs])
     return renumber(Jaxpr((), tuple(invars), jaxpr.eqns, results))
+
+
+def joined(derived: Sequence[tuple[Jaxpr, Consts]]) -> tuple[tuple[Jaxpr, ...], Consts]:
+    """Programs that take the constants of all of them first, and those constants."""
+    avals = [[c.aval for c in consts] for _, consts in derived]
+    total = tuple([c for _, consts in derived for c in consts])
+    bodies = []
+    for i, (jaxpr, consts) in enumerate(derived):
+        before: list[Input] = [a for each in avals[:i] for a in each]
+        after: list[Input] = [a for each in avals[i + 1 :] for a in each]
+        inputs = [*before, *range(len(consts)), *after, *range(len(consts), len(jaxpr.invars))]
+        bodies.append(rearranged(jaxpr, inputs) if len(derived) > 1 and total else jaxpr)
+    return tuple(bodies), total

@@ -14,6 +14,7 @@ from tracefx.control.bodies import (
     Input,
     Structured,
     chosen,
+    joined,
     linear,
     merged,
     nonzero,
@@ -126,7 +127,7 @@ class Cond(Structured):
     def _jvp(self, given: Mask) -> tuple[Cond, Consts, Mask]:
         out_nonzero = union([jvp_jaxpr(branch, given).out_nonzero for branch in self.branches])
         derived = [jvp_jaxpr(branch, given, out_nonzero) for branch in self.branches]
-        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_nonzero
 
     # -------------------------------------------------------------- batching
@@ -146,7 +147,7 @@ class Cond(Structured):
         free = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
         out_batched = union([tuple([d is not None for d in b.out_dims]) for b in free])
         derived = [batch_jaxpr(branch, axis, dims, out_batched) for branch in self.branches]
-        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_batched
 
     def _batch_all(
@@ -204,21 +205,8 @@ class Cond(Structured):
     def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:
         in_nonzero = union([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
         derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
-        bodies, consts = _joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, in_nonzero
-
-
-def _joined(derived: Sequence[tuple[Jaxpr, Consts]]) -> tuple[tuple[Jaxpr, ...], Consts]:
-    """Programs that take the constants of all of them first, and those constants."""
-    avals = [[c.aval for c in consts] for _, consts in derived]
-    total = tuple([c for _, consts in derived for c in consts])
-    bodies = []
-    for i, (jaxpr, consts) in enumerate(derived):
-        before: list[Input] = [a for each in avals[:i] for a in each]
-        after: list[Input] = [a for each in avals[i + 1 :] for a in each]
-        inputs = [*before, *range(len(consts)), *after, *range(len(consts), len(jaxpr.invars))]
-        bodies.append(rearranged(jaxpr, inputs) if len(derived) > 1 and total else jaxpr)
-    return tuple(bodies), total
 
 
 # ------------------------------------------------------------------ the two halves
@@ -249,7 +237,7 @@ def _unzip(branches: tuple[Jaxpr, ...], unknown: Mask) -> _Halves:
         counts |= Counter(h.known.out_avals[n:])
     slots = list(counts.elements())
     knowns = [(_with_residuals(h, n, slots), h.consts) for h in halves]
-    bodies, consts = _joined(knowns)
+    bodies, consts = joined(knowns)
     late = tuple([_late(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
     return _Halves(bodies, late, consts, out_unknown, tuple(forwarded))
 

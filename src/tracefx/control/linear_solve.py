@@ -1,0 +1,148 @@
+"""`custom_linear_solve` as an operation: the solution of a linear equation, differentiated as one.
+
+Where `A x = b`, a change of `A` and `b` changes the solution by that of `A dx = db - dA x`, and a cotangent of the
+solution is pulled back by the solution of the transposed equation: how the solution is found is never differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.control.bodies import Structured, joined, linear, nonzero, present, spread
+from tracefx.control.call import Call
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.ops.arithmetic import neg
+from tracefx.ops.basis import batch_first, fit, instantiate
+from tracefx.ops.elementwise import add_tangents
+
+
+@final
+@frozen(eq=False)
+class LinearSolve(Structured):
+    """The `x` for which `matvec(consts, x)` is `b`: `solve(consts, b)`, which may give more after it.
+
+    The operands are the constants, which all programs take, and `b`. `vecmat` and `transpose_solve` are the same for
+    the transposed equation; without them there is no reverse mode.
+    """
+
+    name = "custom_linear_solve"
+    num_consts: int
+    matvec: Jaxpr
+    solve: Jaxpr
+    vecmat: Jaxpr | None
+    transpose_solve: Jaxpr | None
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return tuple([j for j in (self.matvec, self.solve, self.vecmat, self.transpose_solve) if j is not None])
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> LinearSolve:
+        matvec, solve, *rest = jaxprs
+        vecmat, transpose_solve = rest or (None, None)
+        return LinearSolve(self.num_consts, matvec, solve, vecmat, transpose_solve)
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if avals != self.solve.in_avals:
+            raise TypeError(f"{self.name} takes ({show_avals(self.solve.in_avals)}), got ({show_avals(avals)})")
+        return self.solve.out_avals
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.solve, args, self.name)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.call(self.name, self.solve, operands)
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[LinearSolve, tuple[bool, ...], tuple[bool, ...]]:
+        """All of the solution is one thing: it is found whole or not at all."""
+        return self, (True,) * len(self.solve.invars), (True,) * len(used_outs)
+
+    # -------------------------------------------------------------- differentiation
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        n = self.num_consts
+        outs = bind(self, *primals)
+        consts, size = primals[:n], len(primals) - n
+        rhs: list[Tangent] = list(tangents[n:])
+        given = (*nonzero(tangents[:n]), *(False,) * size)
+        if any(given):
+            derived = jvp_jaxpr(self.matvec, given)
+            op = Call("matvec", derived.jaxpr)
+            moved = bind(op, *derived.consts, *consts, *outs[:size], *present(tangents[:n]))[size:]
+            changes = spread(moved, derived.out_nonzero, self.matvec.out_avals)
+            rhs = [_difference(db, change) for db, change in zip(rhs, changes, strict=True)]
+        if all(isinstance(t, Zero) for t in rhs):
+            return outs, [Zero(o.aval.tangent()) for o in outs]
+        operands = [fit(instantiate(t), p.aval) for t, p in zip(rhs, primals[n:], strict=True)]
+        solved = bind(self, *consts, *operands)  # type: ignore[arg-type]  # none of them is a zero
+        return outs, [*solved[:size], *[Zero(o.aval.tangent()) for o in outs[size:]]]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        n = self.num_consts
+        if any(linear(args[:n])):
+            raise TypeError("custom_linear_solve is linear in its right-hand side alone, not in what matvec depends on")
+        if self.vecmat is None or self.transpose_solve is None:
+            raise TypeError(
+                "reverse-mode differentiation of custom_linear_solve needs transpose_solve, to solve the transposed "
+                "equation; or pass symmetric=True if matvec is its own transpose"
+            )
+        size = len(args) - n
+        op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve)
+        outs = bind(op, *[a for a in args[:n] if not isinstance(a, Linear)], *[instantiate(ct) for ct in cts[:size]])
+        pulled = zip(outs[:size], args[n:], strict=True)
+        return [*(None,) * n, *[ct if isinstance(a, Linear) else None for ct, a in pulled]]
+
+    # -------------------------------------------------------------- batching
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        n = self.num_consts
+        op, extra, batched, out_dims = self.memo.get(
+            ("batch", axis, tuple(dims)), lambda: self._batch(axis, tuple(dims))
+        )
+        sides = zip(args[n:], dims[n:], batched, strict=True)
+        operands = [batch_first(x, d, axis) if b else x for x, d, b in sides]
+        return bind(op, *extra, *args[:n], *operands), out_dims
+
+    def _batch(
+        self, axis: MappedAxis, dims: tuple[int | None, ...]
+    ) -> tuple[LinearSolve, Consts, Mask, tuple[int | None, ...]]:
+        n = self.num_consts
+        consts, batched = dims[:n], tuple([d is not None for d in dims[n:]])
+        size = len(batched)
+        while True:  # a part of b and the same part of x differ along the batch together
+            places = (*consts, *[0 if b else None for b in batched])
+            bodies = [
+                batch_jaxpr(body, axis, places, batched + (False,) * (len(body.outs) - size)) for body in self.jaxprs()
+            ]
+            outs = [tuple([d is not None for d in body.out_dims[:size]]) for body in bodies]
+            more = tuple(map(any, zip(batched, *outs, strict=True)))
+            if more == batched:
+                break
+            batched = more
+        jaxprs, extra = joined([(body.jaxpr, body.consts) for body in bodies])
+        op = evolve(self.with_jaxprs(*jaxprs), num_consts=n + len(extra))
+        return op, extra, batched, bodies[1].out_dims
+
+
+def _difference(x: Tangent, y: Tangent) -> Tangent:
+    return x if isinstance(y, Zero) else add_tangents(x, neg(y))

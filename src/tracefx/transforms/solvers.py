@@ -1,0 +1,177 @@
+"""`custom_linear_solve` and `custom_root`: solutions of equations, differentiated by the equation they solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tracefx.control.bodies import joined
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.core import trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.primitive import Zero
+from tracefx.core.trees import TreeDef
+from tracefx.ops.arithmetic import neg
+from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
+from tracefx.transforms.bodies import differ_in_structure, require_types, with_outs
+from tracefx.transforms.bodies import joined as joined_type
+from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.differentiation import cotangent, jvp, linear_transpose
+from tracefx.transforms.tracing import Trace, trace
+
+T = TypeVar("T")
+A = TypeVar("A")
+Solve = Callable[[Callable[[T], T], T], Any]
+
+
+def custom_linear_solve(
+    matvec: Callable[[T], T],
+    b: T,
+    solve: Solve[T],
+    transpose_solve: Solve[T] | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """The `x` with `matvec(x) == b` that `solve(matvec, b)` finds, differentiated by that equation.
+
+    `matvec` is a linear function from trees like `b` to such trees, and what it closes over may be differentiated;
+    `solve` may be anything, a `while_loop` without a bound as well. For reverse mode `transpose_solve(vecmat, b)`
+    solves the equation of the transposed function, which `solve` does itself if `matvec` is `symmetric`. With
+    `has_aux` the solvers give a pair, the second part of which is not differentiated.
+
+    `TypeError` if a solver or `matvec` gives another structure or other types than those of `b`.
+
+    >>> import numpy as np
+    >>> scale = np.array([2.0, 4.0])
+    >>> custom_linear_solve(lambda x: scale * x, np.ones(2), lambda _, b: b / scale, symmetric=True).tolist()
+    [0.5, 0.25]
+    """
+    for f in (matvec, solve, *(() if transpose_solve is None else (transpose_solve,))):
+        require_callable("custom_linear_solve", f)
+    if symmetric and transpose_solve is None:
+        transpose_solve = solve
+    where = "custom_linear_solve"
+    values, tree = flatten_values(b, f"{where}: b")
+    avals = [v.aval for v in values]
+    multiply = _traced(where, "matvec", matvec, tree, avals, False)
+    solver, aux = _solver(where, "solve", lambda x: solve(matvec, x), tree, avals, has_aux)
+    parts = [multiply, solver]
+    if transpose_solve is not None:
+        back = transpose_solve
+        vecmat = matvec if symmetric else _transposed(matvec, b)
+        parts += [
+            multiply if symmetric else _traced(where, "the transpose of matvec", vecmat, tree, avals, False),
+            _solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, avals, has_aux)[0],
+        ]
+    jaxprs, consts = joined([(t.jaxpr, t.consts) for t in parts])
+    op = LinearSolve(len(consts), *jaxprs[:2], *(jaxprs[2:] or (None, None)))
+    outs = to_arrays(bind(op, *consts, *values))
+    x = tree.unflatten(outs[: len(values)])
+    return (x, aux.unflatten(outs[len(values) :])) if has_aux else x
+
+
+def _transposed(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
+    back = linear_transpose(matvec, b)
+
+    def vecmat(x: Any) -> Any:
+        return back(x)[0]
+
+    return vecmat
+
+
+def _traced(
+    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, avals: Sequence[ShapedArray], has_aux: bool
+) -> Trace:
+    """The trace of a function of one argument whose result is like it, and exactly of its types."""
+    in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
+    traced = trace(f, in_tree, tuple(avals), None, name_of(f))
+    out, outs = traced.out_tree, traced.jaxpr.out_avals
+    if has_aux:
+        given = out.unflatten(range(out.num_leaves))
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise TypeError(f"{where}: with has_aux=True {name} must give a pair (solution, aux), got {out}")
+        out = trees.structure(given[0])
+    n = len(avals)
+    if out != tree:
+        differ_in_structure(f"{where}: b and the result of {name}", ("b", tree), (name, out))
+    fits = [joined_type(pair) is not None for pair in zip(avals, outs, strict=False)]
+    remedy = "Convert the result, so that it has the type of the right-hand side."
+    require_types(f"{where}: b and the result of {name}", tree, ("b", avals), (name, outs[:n]), fits, remedy)
+    return Trace(with_outs(traced.jaxpr, [*avals, *outs[n:]]), traced.consts, traced.out_tree, traced.name)
+
+
+def _solver(
+    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, avals: Sequence[ShapedArray], has_aux: bool
+) -> tuple[Trace, TreeDef]:
+    """The trace of a solver, and the structure of what it gives beside the solution."""
+    traced = _traced(where, name, f, tree, avals, has_aux)
+    given = traced.out_tree.unflatten(range(traced.out_tree.num_leaves))
+    return traced, trees.structure(given[1] if has_aux else ())
+
+
+def custom_root(
+    f: Callable[[T], T],
+    initial_guess: T,
+    solve: Callable[[Callable[[T], T], T], Any],
+    tangent_solve: Callable[[Callable[[T], T], T], T],
+    has_aux: bool = False,
+) -> Any:
+    """The `x` with `f(x) == 0` that `solve(f, initial_guess)` finds, differentiated by that equation.
+
+    Derivatives are those with respect to what `f` closes over, by the implicit function theorem: where `f` changes by
+    `df`, the root changes by the `dx` that `tangent_solve(g, -df)` finds, `g` being `f` linearized at the root, so
+    that `g(dx) == -df`. `tangent_solve` has to be linear in its second argument, to be differentiated in reverse;
+    `custom_linear_solve` is. With `has_aux`, `solve` gives a pair, the second part of which is not differentiated.
+
+    `TypeError` if `f` or `solve` gives another structure or other types than those of `initial_guess`.
+
+    >>> import tracefx as fx
+    >>> def cube_root(a):
+    ...     newton = lambda f, x: fx.lax.fori_loop(0, 20, lambda _, x: x - f(x) / (3 * x * x), x)
+    ...     return custom_root(lambda x: x**3 - a, 1.0, newton, lambda g, y: y / g(1.0))
+    >>> float(cube_root(8.0)), round(float(fx.grad(cube_root)(8.0)), 6)
+    (2.0, 0.083333)
+    """
+    for given in (f, solve, tangent_solve):
+        require_callable("custom_root", given)
+    where = "custom_root"
+    values, tree = flatten_values(initial_guess, f"{where}: initial_guess")
+    avals = [v.aval for v in values]
+    residual = _traced(where, "f", f, tree, avals, False)
+    solver, aux = _solver(where, "solve", lambda x: solve(f, x), tree, avals, has_aux)
+    (f_jaxpr, solve_jaxpr), consts = joined([(t.jaxpr, t.consts) for t in (residual, solver)])
+    n = len(avals)
+
+    def program(jaxpr: Jaxpr, consts: Sequence[Any], xs: Any) -> list[Any]:
+        return to_arrays(eval_jaxpr(jaxpr, (), [*consts, *flatten_values(xs, where)[0]]))
+
+    @custom_jvp
+    def root(consts: list[Any], guess: Any) -> tuple[Any, Any]:
+        outs = program(solve_jaxpr, consts, guess)
+        return tree.unflatten(outs[:n]), aux.unflatten(outs[n:])
+
+    def of_consts(x: Any, consts: list[Any]) -> Any:
+        return tree.unflatten(program(f_jaxpr, consts, x))
+
+    def rule(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        (consts, guess), (d_consts, _) = primals, tangents
+        x, kept = root(consts, guess)
+        _, change = jvp(lambda cs: of_consts(x, cs), (consts,), (d_consts,))
+
+        def linearized(dx: Any) -> Any:
+            return jvp(lambda x: of_consts(x, consts), (x,), (dx,))[1]
+
+        dx = tangent_solve(linearized, trees.map(lambda leaf: neg(leaf), change))
+        return (x, kept), (dx, _zeros(kept))
+
+    root.defjvp(rule)
+    x, kept = root(to_arrays(consts), initial_guess)
+    return (x, kept) if has_aux else x
+
+
+def _zeros(tree: Any) -> Any:
+    """The tangents of what is not differentiated."""
+    values, structure = flatten_values(tree, "custom_root: aux")
+    return structure.unflatten([cotangent(Zero(v.aval.tangent())) for v in values])
