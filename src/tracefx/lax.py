@@ -92,7 +92,9 @@ from tracefx.ops.transcendental import (
 from tracefx.ops.windows import GatherScatterMode
 from tracefx.transforms.branches import cond, switch
 from tracefx.transforms.loops import fori_loop, while_loop
+from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.scans import map, scan
+from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 __all__ = [
     # loops and branches
@@ -102,6 +104,9 @@ __all__ = [
     "map",
     "fori_loop",
     "while_loop",
+    "associative_scan",
+    "custom_linear_solve",
+    "custom_root",
     # arithmetic
     "neg",
     "add",

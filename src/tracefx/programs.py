@@ -14,6 +14,7 @@ from typing import Final
 from tracefx.control.call import Call
 from tracefx.control.checkpoint import Checkpoint, Name
 from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import parser
@@ -31,7 +32,7 @@ from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
 from tracefx.ops.vocabulary import OPERATIONS
 
-_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call, Cond, Scan, While, Checkpoint, Name)
+_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call, Cond, Scan, While, Checkpoint, Name, LinearSolve)
 VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""
 
