@@ -90,7 +90,7 @@ from tracefx.ops.transcendental import (
     tanh,
 )
 from tracefx.ops.windows import GatherScatterMode
-from tracefx.transforms.branches import cond, switch
+from tracefx.transforms.branches import cond, platform_dependent, switch
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.scans import map, scan
@@ -100,6 +100,7 @@ __all__ = [
     # loops and branches
     "cond",
     "switch",
+    "platform_dependent",
     "scan",
     "map",
     "fori_loop",

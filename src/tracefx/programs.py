@@ -15,6 +15,7 @@ from tracefx.control.call import Call
 from tracefx.control.checkpoint import Checkpoint, Name
 from tracefx.control.cond import Cond
 from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import parser
@@ -32,7 +33,17 @@ from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
 from tracefx.ops.vocabulary import OPERATIONS
 
-_OWN: Final[tuple[type[Primitive], ...]] = (*OPERATIONS, Call, Cond, Scan, While, Checkpoint, Name, LinearSolve)
+_OWN: Final[tuple[type[Primitive], ...]] = (
+    *OPERATIONS,
+    Call,
+    Cond,
+    Scan,
+    While,
+    Checkpoint,
+    Name,
+    LinearSolve,
+    PlatformIndex,
+)
 VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""
 

@@ -87,6 +87,11 @@ class Backend(Protocol):
         """Lower the program anew, with its own names and lines."""
         ...
 
+    @property
+    def platform(self) -> str:
+        """Where programs run, e.g. `cpu`."""
+        ...
+
     def devices(self, platform: str) -> list[Device]:
         """The devices of a platform; `ValueError` for one that isn't there."""
         ...

@@ -58,6 +58,11 @@ class Region:
 class Builder(Protocol):
     """Adds operations to the program being built."""
 
+    @property
+    def platform(self) -> str:
+        """What the program is built for, e.g. `cpu`."""
+        ...
+
     def emit(
         self,
         name: str,

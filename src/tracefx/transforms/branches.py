@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, final, overload
+from typing import Any, Final, TypeVar, cast, final, overload
 
 import numpy as np
 from typing_extensions import ParamSpec
 
 from tracefx.control.cond import Cond
+from tracefx.control.platform import PlatformIndex
 from tracefx.core import dtypes
 from tracefx.core.array import is_arraylike
-from tracefx.core.handler import Tracer, as_array, bind
+from tracefx.core.handler import Tracer, as_array, bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import convert_element_type
@@ -156,3 +157,24 @@ def _require_agreement(
         fits = [joined(pair) is not None for pair in zip(ours, theirs, strict=True)]
         remedy = "Convert or broadcast them, so that every function gives the same types."
         require_types(f"{what}: the results", t.out_tree, (label, ours), (labels[0], theirs), fits, remedy)
+
+
+def platform_dependent(*args: Any, default: Callable[..., R] | None = None, **per_platform: Callable[..., R]) -> R:
+    """The function for the platform that the program runs on, applied: `platform_dependent(x, cpu=f, default=g)`.
+
+    All functions are traced; which one it is, is known when the program is compiled. `ValueError` if there are none,
+    `NotImplementedError` where there is none for the platform, and no default.
+
+    >>> platform_dependent(2.0, cpu=lambda x: x + 1.0, default=lambda x: x)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    if not per_platform and default is None:
+        raise ValueError("platform_dependent: there are no functions to choose from")
+    names = [*per_platform, *([] if default is None else ["default"])]
+    functions = [*per_platform.values(), *([] if default is None else [default])]
+    for f in functions:
+        require_callable("platform_dependent", f)
+    index = bind1(PlatformIndex(tuple(per_platform), default is not None))
+    if DISABLE_JIT.value and not isinstance(index, Tracer):
+        return functions[int(index)](*args)
+    return cast(R, _branch("platform_dependent", index, functions, names, args))

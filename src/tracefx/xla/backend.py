@@ -242,6 +242,10 @@ class XlaBackend:
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         return self.compiled(jaxpr, name)(args)
 
+    @property
+    def platform(self) -> str:
+        return runtime.devices()[0].platform
+
     def devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
 

@@ -165,6 +165,10 @@ class Emitter:
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
 
+    @property
+    def platform(self) -> str:
+        return runtime.devices()[0].platform
+
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
     ) -> None:

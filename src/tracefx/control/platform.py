@@ -1,0 +1,50 @@
+"""Which platform a program runs on, as an operation: known when it is compiled, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.control.cond import INDEX
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Lowerable, Primitive
+from tracefx.core.values import ConcreteArray, Value
+
+
+@final
+@frozen(eq=False)
+class PlatformIndex(Primitive, Lowerable):
+    """The place of the platform among `platforms`; that of the default, which comes last, for every other one."""
+
+    name = "platform_index"
+    platforms: tuple[str, ...]
+    has_default: bool
+
+    def place(self, platform: str) -> int:
+        if platform in self.platforms:
+            return self.platforms.index(platform)
+        if self.has_default:
+            return len(self.platforms)
+        raise NotImplementedError(
+            f"platform_dependent: the program runs on {platform}, but there are functions for "
+            f"{', '.join(self.platforms)} only; give one for {platform}, or a default"
+        )
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [INDEX]
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return [ConcreteArray(INDEX, np.asarray(self.place(BACKEND.value.platform), INDEX.dtype))]
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return [builder.constant(Literal(self.place(builder.platform), INDEX))]
