@@ -61,6 +61,8 @@ from tracefx.transforms.jit import jit as jit
 from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
 from tracefx.transforms.pipelines import Identity as Identity
 from tracefx.transforms.pipelines import Transform as Transform
+from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
+from tracefx.transforms.residuals import saved_residuals as saved_residuals
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
 from tracefx.transforms.staging import NamedCall as NamedCall
 from tracefx.transforms.staging import eval_shape as eval_shape
