@@ -183,6 +183,8 @@ EVERYDAY: Final = (
     ),
     Case("cumsum", lambda m: lambda x: m.numpy.cumsum(x, axis=1), (TABLE,)),
     Case("cumsum, gradient", summed_sines(lambda m: lambda x: m.numpy.cumsum(x, axis=1)), (TABLE,)),
+    Case("cumprod, gradient", summed_sines(lambda m: lambda x: m.numpy.cumprod(x, axis=1)), (TABLE,)),
+    Case("prod, gradient", summed_sines(lambda m: lambda x: m.numpy.prod(x, axis=1)), (TABLE,)),
     Case("var", lambda m: lambda x: m.numpy.var(x, axis=1), (TABLE,)),
     Case("var, gradient", summed_sines(lambda m: lambda x: m.numpy.var(x, axis=1)), (TABLE,)),
     Case("std, gradient", summed_sines(lambda m: lambda x: m.numpy.std(x, axis=1)), (TABLE,)),

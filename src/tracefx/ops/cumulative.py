@@ -158,11 +158,13 @@ class Scanned(Cumulative, Differentiable):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
-        out = bind1(self, x)
-        if not self.reverse:
-            return [out], [fit(_scan(self.step, (x, t), self.axis)[1], out.aval)]
-        _, pushed = _scan(self.step, (rev(x, (self.axis,)), rev(t, (self.axis,))), self.axis)
-        return [out], [fit(rev(pushed, (self.axis,)), out.aval)]
+        turned = self.axis if self.reverse else None
+        out, pushed = _scan(self.step, (_turned(x, turned), _turned(t, turned)), self.axis)
+        return [_turned(out, turned)], [fit(_turned(pushed, turned), x.aval)]
+
+
+def _turned(x: Value, axis: int | None) -> Value:
+    return x if axis is None else rev(x, (axis,))
 
 
 def _scan(step: Step, xs: Pair, axis: int) -> Pair:

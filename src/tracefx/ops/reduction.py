@@ -25,10 +25,11 @@ from tracefx.ops.arithmetic import div, mul
 from tracefx.ops.basis import broadcast_in_dim, convert, fit, reduce_sum, reshape, transpose
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
+from tracefx.ops.cutting import pad
 from tracefx.ops.elementwise import LOGICAL, NUMBERS, add
 from tracefx.ops.operation import ANY, Domain, Operation, remembered, require_axes
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
-from tracefx.ops.shape import concatenate, slice_axis
+from tracefx.ops.shape import slice_axis
 from tracefx.ops.static import static_int, static_ints
 
 
@@ -252,17 +253,18 @@ class ReduceProd(Reduction, Differentiable):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
-        out = bind1(self, x)
         factors, pushes = self.flat(x), self.flat(t)
         if not factors.shape[0]:
+            out = bind1(self, x)
             return [out], [Zero(out.aval)]
         # Halves are multiplied element by element, by the product rule: nothing is divided, so zeros do no harm.
         while (n := factors.shape[0]) > 1:
-            half = n // 2
-            (x0, x1, x_rest), (t0, t1, t_rest) = _halves(factors, half), _halves(pushes, half)
-            factors = concatenate([mul(x0, x1), x_rest], 0)
-            pushes = concatenate([add(mul(t0, x1), mul(x0, t1)), t_rest], 0)
-        return [out], [fit(reshape(pushes, out.shape), out.aval)]
+            half = (n + 1) // 2
+            (x0, x1), (t0, t1) = _halves(factors, half, 1), _halves(pushes, half, 0)
+            factors, pushes = mul(x0, x1), add(mul(t0, x1), mul(x0, t1))
+        aval = self.out_aval(x.aval)
+        out, pushed = [reshape(halved, aval.shape) for halved in (factors, pushes)]
+        return [out], [fit(pushed, aval)]
 
     def flat(self, x: Value) -> Array:
         """`x` with the axes to reduce made one, in front."""
@@ -274,8 +276,13 @@ class ReduceProd(Reduction, Differentiable):
         return reshape(moved, (count, *[x.aval.shape[i] for i in kept]))
 
 
-def _halves(x: Array, half: int) -> tuple[Array, Array, Array]:
-    return slice_axis(x, 0, half, 0), slice_axis(x, half, 2 * half, 0), slice_axis(x, 2 * half, x.shape[0], 0)
+def _halves(x: Array, half: int, fill: int) -> tuple[Array, Array]:
+    """The first elements and the others, as many, with `fill` for one that is missing."""
+    others = slice_axis(x, half, x.shape[0], 0)
+    missing = half - others.shape[0]
+    if missing:
+        others = pad(others, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)])
+    return slice_axis(x, 0, half, 0), others
 
 
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
