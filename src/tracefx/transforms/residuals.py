@@ -63,11 +63,11 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
 
     >>> import tracefx as fx
     >>> print_saved_residuals(lambda x, y: x * y, 2.0, 3.0)
-    f32[] from the argument `x` of <lambda>
     f32[] from the argument `y` of <lambda>
+    f32[] from the argument `x` of <lambda>
     """
     for residual in saved_residuals(f, *args, **kwargs):
-        print(residual)
+        print(residual)  # noqa: T201  # which is what it is for
 
 
 def _made(jaxpr: Jaxpr, atom: Atom) -> str:
