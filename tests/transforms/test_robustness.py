@@ -363,6 +363,38 @@ def test_the_optimized_program_tells_lines_and_scopes() -> None:
     assert ("exp", __file__, first + 3) in seen
 
 
+def test_scopes_of_a_call_and_of_what_it_calls() -> None:
+    @fx.jit
+    def inner(x: Any) -> Any:
+        with fx.named_scope("deep"):
+            return fnp.sin(x) @ x
+
+    def f(x: Any) -> Any:
+        with fx.named_scope("first"):
+            y = inner(x)
+        with fx.named_scope("second"):
+            return inner(fnp.exp(y) @ x)
+
+    names = {op for op, _, _ in metadata(fx.jit(f).lower(fnp.ones((64, 64))).compile().as_text())}
+    assert {f"{scope}/jit(inner)/deep/dot_general" for scope in ("first", "second")} <= names
+    assert not any("first" in op and "second" in op for op in names)
+    assert "deep/" not in str({op for op in names if "inner" not in op})
+
+
+def test_scopes_of_a_loop_hold_in_its_body() -> None:
+    def f(x: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            with fx.named_scope("deep"):
+                return fnp.sin(carry) @ x, ()
+
+        with fx.named_scope("outer"):
+            return fx.lax.scan(step, x[0], x)
+
+    names = {op for op, _, _ in metadata(fx.jit(f).lower(fnp.ones((3, 16, 16))).compile().as_text())}
+    assert any(re.fullmatch("outer/scan/(.*/)?deep/dot_general", op) for op in names)
+    assert not any(op.count("outer") > 1 for op in names)
+
+
 DERIVED: Final[dict[str, Callable[[Any], Any]]] = {
     "grad": fx.grad,
     "grad of jit": lambda f: fx.grad(fx.jit(f)),
@@ -383,7 +415,7 @@ def test_derived_programs_tell_the_lines_they_come_from(name: str) -> None:
     first = f.__code__.co_firstlineno
     x = X if name.startswith("vmap") else np.float32(0.5)
     seen = {
-        (op.removeprefix("jit/"), file, line)  # which stands for the call of the inner function
+        (op.removeprefix("jit(f)/"), file, line)  # which stands for the call of the inner function
         for op, file, line in metadata(fx.jit(DERIVED[name](f)).lower(x).compile().as_text())
     }
     assert ("encoder/cos", __file__, first + 2) in seen

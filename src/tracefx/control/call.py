@@ -45,6 +45,11 @@ class Application(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposab
         """What messages and compiled programs call the program."""
         return self.name
 
+    @property
+    @override
+    def profile_name(self) -> str:
+        return self.name if self.called == self.name else f"{self.name}({self.called})"
+
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
         body, used_ins = prune(self.body, used_outs)

@@ -133,6 +133,11 @@ class Primitive:
     def effects(self) -> Effects:
         return NO_EFFECTS
 
+    @property
+    def profile_name(self) -> str:
+        """What profilers call the equation: operations that call a program say which."""
+        return self.name
+
     @override
     def __eq__(self, other: object) -> bool:
         return self is other or (type(self) is type(other) and strict(self) == strict(other))

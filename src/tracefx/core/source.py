@@ -12,7 +12,8 @@ from attrs import frozen
 from typing_extensions import override
 
 _PACKAGE: Final = str(Path(__file__).parent.parent) + "/"
-_SCOPE: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
+SCOPE: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
+"""The `named_scope`s around the operation at hand, within the function that is traced."""
 
 
 @final
@@ -92,7 +93,7 @@ def here(ours: int = 0) -> Provenance | None:
         code = frame.f_code
         if code.co_filename not in _OURS:
             if not code.co_filename.startswith(_PACKAGE):
-                return Source(code, frame.f_lasti, _SCOPE.get())
+                return Source(code, frame.f_lasti, SCOPE.get())
             _OURS.add(code.co_filename)
         frame = frame.f_back
     return None
@@ -119,9 +120,9 @@ class named_scope:
         self._name = name
 
     def __enter__(self) -> None:
-        _SCOPE.set((*_SCOPE.get(), self._name))
+        SCOPE.set((*SCOPE.get(), self._name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _SCOPE.set(_SCOPE.get()[:-1])
+        SCOPE.set(SCOPE.get()[:-1])

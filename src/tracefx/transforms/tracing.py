@@ -13,7 +13,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import Tracer, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.settings import X64
-from tracefx.core.source import ORIGIN
+from tracefx.core.source import ORIGIN, SCOPE
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.stage import stage
@@ -79,7 +79,11 @@ def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: tuple[S
 
 
 def trace(
-    f: Callable[..., Any], in_tree: TreeDef, avals: tuple[ShapedArray, ...], origins: Sequence[str] | None, name: str
+    f: Callable[..., Any],
+    in_tree: TreeDef,
+    avals: tuple[ShapedArray, ...],
+    origins: Sequence[str] | None,
+    name: str,
 ) -> Trace:
     """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds."""
     out_tree: TreeDef | None = None
@@ -90,11 +94,13 @@ def trace(
         outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {name_of(f)}")
         return outs
 
-    token = ORIGIN.set(None)  # a rule may be what calls the function
+    # A rule may be what calls the function, and the next call may come from other scopes: those are the call's.
+    token, scopes = ORIGIN.set(None), SCOPE.set(())
     try:
         jaxpr, consts = stage(flat, avals, current(), origins)
     finally:
         ORIGIN.reset(token)
+        SCOPE.reset(scopes)
     assert out_tree is not None
     return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
 

@@ -18,7 +18,7 @@ from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
-from tracefx.core.source import ORIGIN, Place, Source
+from tracefx.core.source import ORIGIN, Source
 from tracefx.handlers.stage import stage
 from tracefx.xla import runtime
 
@@ -143,7 +143,7 @@ class Emitter:
     """
 
     __slots__ = (
-        *("_block", "_functions", "_line", "_lines", "_ordered", "_symbols", "_token"),
+        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_ordered", "_symbols", "_token"),
         *("host_functions", "module", "targets"),
     )
 
@@ -155,11 +155,14 @@ class Emitter:
         """What custom calls of Python functions call, by number."""
         self._functions: dict[int, tuple[Jaxpr, str]] = {}
         self._symbols: set[str] = set()
-        self._lines: dict[tuple[str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
+        self._lines: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
         """By operation and place in a code object, which the source beside it keeps alive."""
         # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
         self._block = runtime.at_end(module.body)
         self._line = runtime.lowering()
+        self._eqn: Eqn | None = None
+        self._around = ""
+        """What operations of programs within equations are called by before their own scopes: the equations' names."""
         self._ordered = False
         """Whether the equation that is lowered has ordered effects."""
         self._token: runtime.Value | None = None
@@ -180,17 +183,21 @@ class Emitter:
         block = runtime.function(
             self.module, name, inputs, results, public=name == "main", argument_attributes=attributes
         )
-        outer, self._token = self._token, None
+        outer = self._token, self._eqn, self._around
+        self._token, self._eqn, self._around = None, None, ""  # XLA puts the call's name in front
         with runtime.lowering():
             region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
             self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
-        self._token = outer
+        self._token, self._eqn, self._around = outer
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
         env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
-        outer, outer_ordered = self._line, self._ordered
+        outer = self._line, self._ordered, self._eqn, self._around
+        if self._eqn is not None:
+            self._around += _path(self._eqn) + "/"
         for eqn in jaxpr.eqns:
+            self._eqn = eqn
             prim, binders = eqn.prim, eqn.outs
             self._line = self.line(eqn)
             effects = prim.effects
@@ -206,19 +213,24 @@ class Emitter:
                 env[binders[0].index] = outs[0]
             else:
                 env.update(zip([v.index for v in binders], outs, strict=True))
-        self._line, self._ordered = outer, outer_ordered
+        self._line, self._ordered, self._eqn, self._around = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
     def line(self, eqn: Eqn) -> runtime.Location:
         """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
-        name, source = eqn.prim.name, eqn.source
+        source = eqn.source
         if type(source) is not Source:
-            return _location(name, source)
-        key = (name, id(source.code), source.lasti, source.scope)
+            return self._location(eqn)
+        key = (self._around, eqn.prim.profile_name, id(source.code), source.lasti, source.scope)
         found = self._lines.get(key)
         if found is None:  # finding the line takes as long as the code is
-            found = self._lines[key] = (_location(name, source.place()), source)
+            found = self._lines[key] = (self._location(eqn), source)
         return found[0]
+
+    def _location(self, eqn: Eqn) -> runtime.Location:
+        place = None if eqn.source is None else eqn.source.place()
+        name = self._around + _path(eqn)
+        return runtime.location(name, None, 0) if place is None else runtime.location(name, place.file, place.line)
 
     def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
         prim = eqn.prim
@@ -229,6 +241,7 @@ class Emitter:
             finally:
                 ORIGIN.reset(token)
             held = [self.constant(np.asarray(c)) for c in consts]
+            self._eqn = None  # whose scopes the smaller operations have themselves
             return self.inline(body.closed(), [*held, *operands])
         raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
 
@@ -437,10 +450,10 @@ def _attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:
     return runtime.integer_attr(attr) if isinstance(attr, int) else attr
 
 
-def _location(name: str, place: Place | None) -> runtime.Location:
-    if place is None:
-        return runtime.location(name, None, 0)
-    return runtime.location("/".join([*place.scope, name]), place.file, place.line)
+def _path(eqn: Eqn) -> str:
+    """The scopes of an equation and its name."""
+    scopes = () if eqn.source is None else eqn.source.scope
+    return "/".join([*scopes, eqn.prim.profile_name]) if scopes else eqn.prim.profile_name
 
 
 def _symbol(name: str) -> str:
