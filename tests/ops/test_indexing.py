@@ -251,7 +251,7 @@ def gather(offset: Axes, collapsed: Axes, index_map: Axes, sizes: Axes, *batch: 
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (TypeError, "gather indices integers", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.ones((2, 1)))),
+        (ValueError, "gather indices integers", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.ones((2, 1)))),
         (TypeError, "gather last axis", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.int32(0))),
         (TypeError, "gather start_index_map (0, 1)", lambda: gather((1,), (0,), (0, 1), (1, 4))),
         (TypeError, "gather index map (7,)", lambda: gather((1,), (0,), (7,), (1, 4))),

@@ -68,6 +68,7 @@ def negate(t: Tangent) -> Tangent:
 class Sub(Elementwise, Differentiable, Transposable):
     __slots__ = ()
     name = "sub"
+    arity = 2
     domain = NUMBERS
     hlo = "stablehlo.subtract"
     ufunc = np.subtract
@@ -108,6 +109,7 @@ def sub(x: ArrayLike, y: ArrayLike) -> Array:
 class Mul(Smooth, Transposable):
     __slots__ = ()
     name = "mul"
+    arity = 2
     domain = NUMBERS
     hlo = "stablehlo.multiply"
     ufunc = np.multiply
@@ -149,6 +151,7 @@ class Div(Smooth, Transposable):
 
     __slots__ = ()
     name = "div"
+    arity = 2
     domain = NUMBERS
     hlo = "stablehlo.divide"
 
@@ -192,6 +195,7 @@ class Rem(Smooth):
 
     __slots__ = ()
     name = "rem"
+    arity = 2
     domain = REALS
     hlo = "stablehlo.remainder"
 
@@ -244,6 +248,7 @@ class Extreme(Smooth):
     """The derivative is shared by equal operands."""
 
     domain = ANY
+    arity = 2
     direction: ClassVar[str]
 
     @override

@@ -23,6 +23,7 @@ INTEGERS: Final = Domain("integers", dtypes.is_integer)
 class And(NonDifferentiable):
     __slots__ = ()
     name = "and"
+    arity = 2
     domain = LOGICAL
     hlo = "stablehlo.and"
     ufunc = np.bitwise_and
@@ -32,6 +33,7 @@ class And(NonDifferentiable):
 class Or(NonDifferentiable):
     __slots__ = ()
     name = "or"
+    arity = 2
     domain = LOGICAL
     hlo = "stablehlo.or"
     ufunc = np.bitwise_or
@@ -41,6 +43,7 @@ class Or(NonDifferentiable):
 class Xor(NonDifferentiable):
     __slots__ = ()
     name = "xor"
+    arity = 2
     domain = LOGICAL
     hlo = "stablehlo.xor"
     ufunc = np.bitwise_xor
@@ -105,6 +108,7 @@ class Shift(NonDifferentiable):
     """Of two integers of one dtype. The amount counts as unsigned; one beyond the width moves every bit out."""
 
     domain = INTEGERS
+    arity = 2
     kernels_widen = False  # the width of the operand matters
 
 

@@ -38,7 +38,7 @@ from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.arithmetic import div, mul
 from tracefx.ops.basis import convert, fit, reduce_sum
 from tracefx.ops.elementwise import NUMBERS, add
-from tracefx.ops.operation import ANY, Domain
+from tracefx.ops.operation import ANY, Domain, miscounted
 from tracefx.ops.reduction import reduce_max, reduce_min
 from tracefx.ops.shape import iota
 
@@ -52,6 +52,9 @@ NOT_IN_JAX: Final = {"jax": False}
 @frozen(eq=False)
 class Collective(Primitive, Batchable, Lowerable):
     """An operation along named axes."""
+
+    arity: ClassVar[int] = 1
+    """How many operands it takes."""
 
     @property
     @abstractmethod
@@ -79,14 +82,17 @@ class Collective(Primitive, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != self.arity:
+            raise miscounted(self.name, self.arity, len(avals))
         return [self.out_aval(*avals)]
 
     @override
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        # So that errors speak of what users see.
+        self.abstract_eval(*[a.aval if d is None else a.aval.without_axis(d) for a, d in zip(args, dims, strict=True)])
         (x,), (dim,) = args, dims
-        self.out_aval(x.aval if dim is None else x.aval.without_axis(dim))  # so that errors speak of what users see
         if axis.name is not None and axis.name in self.names:
             out, place = self.bound(axis, x, dim)
         else:
@@ -302,6 +308,7 @@ def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
 @frozen(eq=False)
 class AxisIndex(Collective):
     name = "axis_index"
+    arity = 0
     axis_name: Hashable
     axis_size: int = field(metadata=NOT_IN_JAX)
 
@@ -318,6 +325,7 @@ class AxisIndex(Collective):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self.abstract_eval(*[a.aval for a in args])
         return [iota(dtypes.int32, axis.size)], [0]
 
     @override

@@ -24,6 +24,7 @@ ORDERED: Final = Domain(
 
 @frozen(eq=False)
 class Comparison(NonDifferentiable):
+    arity = 2
     direction: ClassVar[str]
 
     @override

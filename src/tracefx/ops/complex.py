@@ -97,6 +97,7 @@ class Imag(LinearElementwise):
 class Complex(LinearElementwise):
     __slots__ = ()
     name = "complex"
+    arity = 2
     domain = PARTS
     hlo = "stablehlo.complex"
 

@@ -61,6 +61,7 @@ Axes: TypeAlias = tuple[int, ...]
 @frozen(eq=False)
 class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
     name = "dot_general"
+    arity = 2
     dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     precision: Precisions = field(default=None, metadata={"hide_default": True})
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})

@@ -145,6 +145,7 @@ PaddingConfig = tuple[tuple[int, int, int], ...]
 @frozen(eq=False)
 class Pad(LinearOperation):
     name = "pad"
+    arity = 2
     padding_config: PaddingConfig
 
     @override

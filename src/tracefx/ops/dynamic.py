@@ -26,7 +26,7 @@ from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, full, instanti
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add, operands
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers, ScatterDimensionNumbers
-from tracefx.ops.operation import Operation, static_shape
+from tracefx.ops.operation import ANY_NUMBER, Operation, static_shape
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.shape import concatenate, expand_dims, squeeze
@@ -79,6 +79,7 @@ class DynamicSlice(Operation, Differentiable, Transposable):
     """Of an operand, and a start for each of its axes."""
 
     name = "dynamic_slice"
+    arity = ANY_NUMBER
     slice_sizes: Shape
 
     @override
@@ -209,6 +210,7 @@ class DynamicUpdateSlice(Operation, Differentiable, Transposable):
 
     __slots__ = ()
     name = "dynamic_update_slice"
+    arity = ANY_NUMBER
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

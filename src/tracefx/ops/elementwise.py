@@ -28,7 +28,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
 from tracefx.ops.casting import convert_host
-from tracefx.ops.operation import ANY, Domain, Operation
+from tracefx.ops.operation import ANY, Domain, Operation, miscounted
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
 UNSIGNED_NARROW: Final = frozenset({dtypes.uint2, dtypes.uint4})
@@ -41,7 +41,7 @@ LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or d
 
 @frozen(eq=False)
 class Elementwise(Operation):
-    """Any number of operands, one output of their common shape and, unless a subclass says otherwise, dtype."""
+    """Operands and one output of their common shape and, unless a subclass says otherwise, dtype."""
 
     domain: ClassVar[Domain] = ANY
     hlo: ClassVar[str]
@@ -84,13 +84,16 @@ class Elementwise(Operation):
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         # An operand or two of one type, or an array and a number of its dtype: what most programs are made of. Every
         # call counts here, so the conditions are written out.
+        arity = self.arity
+        if len(args) != arity:
+            raise miscounted(self.name, arity, len(args))
         x = args[0]
         if type(x) is ConcreteArray or type(x) is Literal:
             aval = x.aval
-            if len(args) == 1:
+            if arity == 1:
                 if aval.dtype in self.domain.plain:
                     return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy()))]
-            elif len(args) == 2:
+            elif arity == 2:
                 y = args[1]
                 if type(y) is ConcreteArray or type(y) is Literal:
                     other = y.aval
@@ -212,6 +215,7 @@ class Smooth(Elementwise, Differentiable):
 class Add(Elementwise, Differentiable, Transposable):
     __slots__ = ()
     name = "add"
+    arity = 2
     domain = NUMBERS
     hlo = "stablehlo.add"
     ufunc = np.add

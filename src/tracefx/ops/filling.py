@@ -33,6 +33,7 @@ from tracefx.ops.static import static_int
 @frozen(eq=False)
 class Iota(Operation):
     name = "iota"
+    arity = 0
     dtype: DType
     shape: Shape
     dimension: int

@@ -96,6 +96,7 @@ def _check_offset(name: str, argument: str, offset: Axes, ndim: int) -> None:
 @frozen(eq=False)
 class Gather(Operation, Differentiable, Transposable):
     name = "gather"
+    arity = 2
     dimension_numbers: GatherDimensionNumbers
     slice_sizes: Shape
     indices_are_sorted: bool
@@ -323,6 +324,7 @@ class Scattering(Operation, Differentiable):
     unique_indices: bool
     mode: GatherScatterMode
 
+    arity = 3
     takes: ClassVar[Domain]
     function: ClassVar[str]
     """The name of the function of `tracefx.lax`, which errors speak of."""

@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
-from typing import Final, TypeVar, final
+from typing import ClassVar, Final, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -33,10 +33,15 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 
+ANY_NUMBER: Final = -1
+
 
 @frozen(eq=False)
 class Operation(Primitive, Batchable, Lowerable):
     """An operation with one output: its rules speak of that output alone."""
+
+    arity: ClassVar[int] = 1
+    """How many operands it takes, or `ANY_NUMBER`."""
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -64,11 +69,16 @@ class Operation(Primitive, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != self.arity != ANY_NUMBER:
+            raise miscounted(self.name, self.arity, len(avals))
         return [self.out_aval(*avals)]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        if len(args) == 1:  # written out, as every call counts
+        arity = self.arity
+        if len(args) != arity != ANY_NUMBER:
+            raise miscounted(self.name, arity, len(args))
+        if arity == 1:  # written out, as every call counts
             x = args[0]
             aval = self.out_aval(x.aval)
             out = quietly(self.kernel, x.numpy() if type(x) is ConcreteArray else to_numpy(x))
@@ -95,6 +105,11 @@ class Operation(Primitive, Batchable, Lowerable):
     @final
     def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
         return [self.emit(builder, outs[0], *operands)]
+
+
+def miscounted(name: str, takes: int, given: int) -> TypeError:
+    """The error for a wrong number of operands."""
+    return TypeError(f"{name} takes {takes} operand{'' if takes == 1 else 's'}, got {given}")
 
 
 A = TypeVar("A", bound=Callable[..., ShapedArray])

@@ -23,6 +23,7 @@ from tracefx.ops.powers import square
 class Atan2(Smooth):
     __slots__ = ()
     name = "atan2"
+    arity = 2
     domain = INEXACT
     hlo = "stablehlo.atan2"
     ufunc = np.arctan2
@@ -44,6 +45,7 @@ class Atan2(Smooth):
 class NextAfter(NonDifferentiable):
     __slots__ = ()
     name = "nextafter"
+    arity = 2
     domain = FLOATS
     hlo = "chlo.next_after"
 

@@ -38,6 +38,7 @@ class Pow(Smooth):
 
     __slots__ = ()
     name = "pow"
+    arity = 2
     domain = INEXACT
     hlo = "stablehlo.power"
 
@@ -118,7 +119,7 @@ class IntegerPow(Smooth):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         if self.y < 0:
-            self.out_aval(args[0].aval)  # the family's short ways look at the domain alone
+            self.abstract_eval(*[a.aval for a in args])  # the family's short ways look at the domain alone
         return Smooth.evaluate(self, args)
 
     @override

@@ -139,9 +139,9 @@ class BitcastConvertType(Operation, Differentiable):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        self.abstract_eval(*[a.aval for a in args])
         (x,) = args
         if min(dtypes.itemsize_bits(x.aval.dtype), dtypes.itemsize_bits(self.new_dtype)) < 8:
-            self.out_aval(x.aval)
             return run_alone(self, args)  # NumPy has a byte for each of them
         return Operation.evaluate(self, args)
 

@@ -21,7 +21,7 @@ from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, 
 from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import ORDERED, gt, lt
 from tracefx.ops.elementwise import Elementwise, NonDifferentiable, Smooth, operands
-from tracefx.ops.operation import Operation
+from tracefx.ops.operation import ANY_NUMBER, Operation
 from tracefx.ops.ordering import maximum, minimum
 
 # ------------------------------------------------------------------ select_n
@@ -33,6 +33,7 @@ class SelectN(Operation, Differentiable, Transposable):
 
     __slots__ = ()
     name = "select_n"
+    arity = ANY_NUMBER
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -174,6 +175,7 @@ class Clamp(Smooth):
 
     __slots__ = ()
     name = "clamp"
+    arity = 3
     domain = ORDERED
     hlo = "stablehlo.clamp"
 

@@ -50,7 +50,7 @@ from tracefx.ops.filling import broadcasted_iota as broadcasted_iota
 from tracefx.ops.filling import full as full
 from tracefx.ops.filling import full_like as full_like
 from tracefx.ops.filling import iota as iota
-from tracefx.ops.operation import LinearOperation, remembered, static_shape
+from tracefx.ops.operation import ANY_NUMBER, LinearOperation, miscounted, remembered, static_shape
 from tracefx.ops.static import axes_of, axis_of, static_int, static_ints
 
 
@@ -199,6 +199,8 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 class Joining(LinearOperation):
     """One array from several of one dtype."""
 
+    arity = ANY_NUMBER
+
     def joined(self, avals: Sequence[ShapedArray], shape: Shape) -> ShapedArray:
         first = avals[0]
         if any(a.dtype != first.dtype for a in avals):
@@ -343,6 +345,8 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 1:
+            raise miscounted(self.name, 1, len(avals))
         (x,) = avals
         if not 0 <= self.axis < x.ndim:
             raise ValueError(f"split: axis {self.axis} is out of bounds for {x}")

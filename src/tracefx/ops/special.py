@@ -125,6 +125,7 @@ class Polygamma(Compiled, Smooth):
 
     __slots__ = ()
     name = "polygamma"
+    arity = 2
     domain = FLOATS
     hlo = "chlo.polygamma"
 

@@ -76,10 +76,10 @@ class Windows:
         return [self.operand[d] - self.sizes[d] for d in self.index_map]
 
     def check(self, name: str, what: str, indices: ShapedArray) -> None:
-        """`TypeError` unless the fields fit each other and the indices."""
+        """`TypeError` unless the fields fit each other and the indices, `ValueError` unless these are integers."""
         ndim = len(self.operand)
         if not dtypes.is_integer(indices.dtype):
-            raise TypeError(f"{name}: indices must be integers, got {indices}")
+            raise ValueError(f"{name}: indices must be integers, got {indices}")
         if not indices.ndim or indices.shape[-1] != len(self.index_map):
             raise TypeError(
                 f"{name}: the last axis of the indices must have one entry for each operand axis that {what} names, "

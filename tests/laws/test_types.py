@@ -1,0 +1,180 @@
+"""Of every operation, which operands it takes and which it refuses, with which error, and the types it gives: as JAX.
+
+The operands are those of its samples with every dtype, and with one thing after another that may be wrong with them.
+"""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.laws.references import reference
+from tests.laws.samples import SAMPLES, Sample
+from tests.laws.test_operations import values
+from tests.ops.harness import Weak, assert_close, aval_of, theirs
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import bind
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value, from_numpy, to_numpy
+from tracefx.handlers.stage import stage
+from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.vocabulary import OPERATIONS
+from tracefx.testing.strategies import DTYPES
+from tracefx.testing.tolerances import ulps_of
+
+Avals: TypeAlias = list[ShapedArray]
+Verdict: TypeAlias = str
+"""The types given, or the name of an error."""
+
+# ------------------------------------------------------------------ the operation, ours and JAX's
+
+
+def ours(sample: Sample, args: Sequence[Value]) -> list[Value]:
+    if sample.within is None:
+        return list(bind(sample.prim, *args))
+    out: Value | list[Value] = sample.within(*args)
+    return out if isinstance(out, list) else [out]
+
+
+def jaxs(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
+    given = [jnp.ones_like(args[0]), *args] if sample.prim.name == "polygamma" and args else args  # as in its sample
+    out = reference(sample.prim)(*given)
+    return list(out) if isinstance(out, list | tuple) else [out]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_jaxs(name: str) -> None:
+    for sample in SAMPLES[name]:
+        for operands in sample.operands:
+            args = values(operands)
+            given = [theirs(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
+            for got, want in zip(ours(sample, args), jaxs(sample, given), strict=True):
+                assert got.aval == aval_of(want)
+                assert_close(to_numpy(got), np.asarray(want), ulps_of(name), f"{sample.prim} of {args}")
+
+
+# ------------------------------------------------------------------ operands, right and wrong
+
+ODD_ONES: Final = (dtypes.bool_, dtypes.int32, dtypes.uint8, dtypes.float16, dtypes.float32, dtypes.complex64)
+
+
+def shapes_like(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    yield (2, *shape)
+    yield (*shape, 1)
+    for i, n in enumerate(shape):
+        yield (*shape[:i], *shape[i + 1 :])
+        yield (*shape[:i], n + 1, *shape[i + 1 :])
+        yield (*shape[:i], 0, *shape[i + 1 :])
+    if len(shape) > 1:
+        yield ()
+
+
+def variants(avals: Avals) -> Iterator[Avals]:
+    """Of every dtype; with one operand of another dtype or shape; with one too few and one too many."""
+    for dtype in DTYPES:
+        yield [a.update(dtype=dtype) for a in avals]
+    for i, aval in enumerate(avals):
+        for dtype in ODD_ONES:
+            yield [*avals[:i], aval.update(dtype=dtype), *avals[i + 1 :]]
+        for shape in shapes_like(aval.shape):
+            yield [*avals[:i], aval.update(shape=shape), *avals[i + 1 :]]
+    if avals:
+        yield avals[:-1]
+    yield [*avals, avals[-1] if avals else ShapedArray((2,), dtypes.float32)]
+
+
+def named(error: Exception, wanted: Verdict) -> Verdict:
+    """The error by the name of the built-in class that is wanted, if it is one of that class too."""
+    kinds = [kind.__name__ for kind in (TypeError, ValueError) if isinstance(error, kind)]
+    return wanted if wanted in kinds else next(iter(kinds), type(error).__name__)
+
+
+def evaluated(sample: Sample, avals: Avals, wanted: Verdict) -> Verdict:
+    args = [from_numpy(np.ones(a.shape).astype(a.dtype), a.dtype) for a in avals]
+    try:
+        return str([o.aval for o in ours(sample, args)])
+    except Exception as error:
+        return named(error, wanted)
+
+
+def staged(sample: Sample, avals: Avals, wanted: Verdict) -> Verdict:
+    try:
+        return str(list(stage(lambda *xs: ours(sample, xs), avals)[0].out_avals))
+    except Exception as error:
+        return named(error, wanted)
+
+
+def traced_by_jax(sample: Sample, avals: Avals) -> Verdict:
+    args = [jnp.ones(a.shape, a.dtype) for a in avals]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of imaginary parts that get lost
+            outs = jax.eval_shape(lambda *xs: jaxs(sample, xs), *args)
+    except (TypeError, ValueError) as error:
+        return type(error).__name__
+    except Exception:  # an accident
+        return REFUSED
+    return str([ShapedArray(o.shape, np.dtype(o.dtype), bool(o.weak_type)) for o in outs])
+
+
+ERRORS: Final = frozenset({"TypeError", "ValueError"})
+ACCEPTED: Final = "accepted"
+REFUSED: Final = "refused"
+DIFFERENCES: Final[Mapping[str, tuple[Verdict, Verdict]]] = MappingProxyType(
+    {
+        # JAX finds out when it compiles.
+        "reshape": ("TypeError", ACCEPTED),
+        "cumlogsumexp": ("TypeError", ACCEPTED),
+        # JAX orders complex numbers here, which it refuses to compare.
+        "argmax": ("TypeError", ACCEPTED),
+        "argmin": ("TypeError", ACCEPTED),
+        "clamp": ("TypeError", ACCEPTED),
+        # JAX's function gives operands back that have as many axes as are asked for, and counts truth values.
+        "broadcast_in_dim": ("TypeError", ACCEPTED),
+        "psum": ("TypeError", ACCEPTED),
+        # JAX takes no integers of 4 bits.
+        "abs": (ACCEPTED, "TypeError"),
+        "reduce_and": (ACCEPTED, "TypeError"),
+        "reduce_or": (ACCEPTED, "TypeError"),
+        "reduce_xor": (ACCEPTED, "TypeError"),
+        # JAX's function refuses what the operation can do: to exchange parts of any size.
+        "all_to_all": (ACCEPTED, "ValueError"),
+        # JAX's function counts its arguments otherwise, as ours does.
+        "dot_general": ("TypeError", "ValueError"),
+        "dynamic_slice": ("TypeError", "ValueError"),
+        "dynamic_update_slice": ("TypeError", "ValueError"),
+        # JAX calls it a matter of size.
+        "bitcast_convert_type": ("TypeError", "ValueError"),
+    }
+)
+"""Where an operation's verdict is another than that of JAX's function: ours, and JAX's."""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_operands_are_taken_and_refused_as_by_jax(operation: type[Primitive]) -> None:
+    differences: set[tuple[Verdict, Verdict]] = set()
+    refused = 0
+    for sample in SAMPLES[operation.name]:
+        for avals in variants([a.aval.strong() for a in values(sample.operands[0])]):
+            want = traced_by_jax(sample, avals)
+            got = staged(sample, avals, want)
+            what = f"{sample.prim} of {avals}"
+            assert got in ERRORS or got.startswith("["), what
+            assert evaluated(sample, avals, want) == got, what
+            refused += got in ERRORS
+            if got != want and not (got in ERRORS and want == REFUSED):
+                difference = tuple([ACCEPTED if v.startswith("[") else v for v in (got, want)])
+                assert difference == DIFFERENCES.get(sample.prim.name), f"{what}: {got}, in JAX {want}"
+                differences.add((difference[0], difference[1]))
+    assert differences == {d for name, d in DIFFERENCES.items() if name == operation.name}
+    assert refused or operation is OptimizationBarrier  # which takes all that there is
