@@ -33,11 +33,30 @@ class Difference:
 ACCEPTED = (Difference("jax", r" out_sharding=None", "", "in JAX an array's type may hold its sharding"),)
 
 
+RETYPED = frozenset({"func8", "func11"})
+"""Programs in which values lose the weakness of their type and nothing else. JAX writes that out before arithmetic and
+passes over it where branches meet; tracefx, whose types are exact everywhere, has it the other way round."""
+
+
 def normalized(text: str, side: str) -> str:
     for difference in ACCEPTED:
         if difference.side == side:
             text = re.sub(difference.pattern, difference.shown_as, text)
     return text
+
+
+def without_retyping(text: str) -> str:
+    """The text without conversions to the dtype that a value has already, variables named anew, in one line."""
+    text = " ".join(text.split())
+    types = dict(re.findall(r"\b([a-z]+):(\w+)\[", text))
+    conversion = r"\b([a-z]+):(\w+)\[[\d,]*\] = convert_element_type\[new_dtype=\w+ weak_type=False\] ([a-z]+) "
+    for found in re.finditer(conversion, text):
+        new, dtype, old = found.groups()
+        if types[old] == dtype:
+            text = re.sub(rf"\b{new}\b(?!:)", old, text.replace(found.group(), ""))
+    names = list(dict.fromkeys(re.findall(r"\b([a-z]+):\w+\[", text)))
+    numbers = {name: f"v{i}" for i, name in enumerate(names)}
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: numbers[found.group()], text)
 
 
 # ------------------------------------------------------------------ the functions, for either of the two
@@ -70,6 +89,28 @@ class Library:
     def func4(self, arg: Any) -> Any:
         temp = arg[0] + self.np.sin(arg[1]) * 3.0
         return self.np.sum(temp)
+
+    def one_of_three(self, index: Any, arg: Any) -> Any:
+        return self.fx.lax.switch(index, [lambda x: x + 1.0, lambda x: x - 2.0, lambda x: x + 3.0], arg)
+
+    def func7(self, arg: Any) -> Any:
+        return self.fx.lax.cond(arg >= 0.0, lambda taken: taken + 3.0, lambda other: other - 3.0, arg)
+
+    def func8(self, arg1: Any, arg2: Any) -> Any:
+        return self.fx.lax.cond(arg1 >= 0.0, lambda pair: pair[0], lambda pair: self.np.array([1]) + pair[1], arg2)
+
+    def func10(self, arg: Any, n: Any) -> Any:
+        ones = self.np.ones(arg.shape)
+        return self.fx.lax.fori_loop(0, n, lambda i, carry: carry + ones * 3.0 + arg, arg + ones)
+
+    def func11(self, arr: Any, extra: Any) -> Any:
+        ones = self.np.ones(arr.shape)
+
+        def body(carry: Any, slices: Any) -> Any:
+            ae1, ae2 = slices
+            return carry + ae1 * ae2 + extra, carry
+
+        return self.fx.lax.scan(body, 0.0, (arr, ones))
 
     def func12(self, arg: Any) -> Any:
         def inner(x: Any) -> Any:
@@ -107,6 +148,11 @@ PROGRAMS: dict[str, tuple[Callable[[Library], Callable[..., Any]], tuple[Any, ..
     "func2": (lambda m: lambda x, y: m.func2(m.np.sin, x, y), EIGHT),
     "func3": (lambda m: m.func3, EIGHT),
     "func4": (lambda m: m.func4, (EIGHT,)),
+    "one_of_three": (lambda m: m.one_of_three, (1, 5.0)),
+    "func7": (lambda m: m.func7, (5.0,)),
+    "func8": (lambda m: m.func8, (5.0, (np.zeros(1, np.float32), 2.0))),
+    "func10": (lambda m: m.func10, (np.ones(16, np.float32), 5)),
+    "func11": (lambda m: m.func11, (np.ones(16, np.float32), 5.0)),
     "func12": (lambda m: m.func12, (1.0,)),
     "func12_shared": (lambda m: m.func12_shared, (1.0,)),
     "func12_nested": (lambda m: m.func12_nested, (1.0,)),
@@ -122,7 +168,11 @@ def both_texts(function: Callable[[Library], Callable[..., Any]], args: tuple[An
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_text_is_jaxs(name: str) -> None:
     ours, theirs = both_texts(*PROGRAMS[name])
-    assert normalized(ours, "tracefx") == normalized(theirs, "jax")
+    ours, theirs = normalized(ours, "tracefx"), normalized(theirs, "jax")
+    if name in RETYPED:
+        assert ours != theirs
+        ours, theirs = without_retyping(ours), without_retyping(theirs)
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("difference", ACCEPTED, ids=lambda d: d.pattern)
