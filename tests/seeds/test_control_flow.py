@@ -96,7 +96,8 @@ def test_arguments_of_bodies_have_no_numbers(name: str, transform: str) -> None:
         BODIES[name](look)
         return x
 
-    {"none": run, "jit": fx.jit(run), "grad": fx.grad(run)}[transform](1.0)
+    runs: dict[str, Callable[[Any], Any]] = {"none": run, "jit": fx.jit(run), "grad": fx.grad(run)}
+    runs[transform](1.0)
     assert looks
 
 
