@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
@@ -47,14 +48,6 @@ class Handler(ABC):
     @abstractmethod
     def below(self) -> Handler | None:
         """The next handler of the chain; `None` at the root."""
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether the root is all that operations on numbers alone come to, so that they need not be handed down.
-
-        A handler that hands on what has no tracer of its own among the operands says what its `inner` says.
-        """
-        return False
 
     @property
     def axes(self) -> Mapping[Hashable, int]:
@@ -106,12 +99,11 @@ class Tracer(Array):
 
 
 @final
+@frozen(eq=False)
 class Eval(Handler):
     """The root: compute now."""
 
-    __slots__ = ()
     title = "evaluation"
-    evaluates = True
 
     @property
     @override
@@ -174,11 +166,6 @@ class handling(Generic[H]):
         self._outer = None
 
 
-def evaluating() -> bool:
-    """Whether operations on numbers alone are evaluated here at once."""
-    return CURRENT.get().evaluates
-
-
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
     return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
@@ -187,12 +174,12 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     """`bind` for operations with one output, as an array."""
     handler = CURRENT.get()
-    if handler.evaluates:
+    if handler is ROOT:
         for a in args:
-            if type(a) is not ConcreteArray and type(a) is not Literal:
+            if type(a) is not ConcreteArray:
                 break
-        else:  # there is nothing to look for in operands that are no tracers
-            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
+        else:  # there is nothing to look for in arrays that are no tracers
+            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are concrete arrays
             return out if type(out) is ConcreteArray else as_array(out)
     values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
     for a in args:

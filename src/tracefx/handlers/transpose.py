@@ -44,9 +44,9 @@ def _backward(
         operands: list[Value | Linear] = []
         known: list[Value] = []
         for a in eqn.inputs:
-            operand = a if type(a) is Literal else env[a.index]
+            operand = a if isinstance(a, Literal) else env[a.index]
             operands.append(operand)
-            if type(operand) is not Linear:
+            if not isinstance(operand, Linear):
                 known.append(operand)
         if len(known) == len(operands):
             ORIGIN.set(eqn.source)
@@ -59,9 +59,18 @@ def _backward(
 
     reached: dict[int, Tangent] = {}
 
+    def accumulate(atom: Atom, ct: Tangent) -> None:
+        if isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
+            return
+        before = reached.get(atom.index)
+        reached[atom.index] = ct if before is None else add_tangents(before, ct)
+
+    def take(v: Var) -> Tangent:
+        ct = reached.pop(v.index, None)
+        return Zero(v.aval.tangent()) if ct is None else ct
+
     for atom, ct in zip(jaxpr.outs, cts, strict=True):
-        if type(atom) is Var:
-            _accumulate(reached, atom, env[atom.index], ct)
+        accumulate(atom, ct)
     for eqn, operands in reversed(linear):
         for v in eqn.outs:
             if v.index in reached:
@@ -69,23 +78,10 @@ def _backward(
         else:
             continue
         ORIGIN.set(eqn.source)
-        in_cts = _transpose(eqn, [_take(reached, v) for v in eqn.outs], operands)
-        for atom, operand, in_ct in zip(eqn.inputs, operands, in_cts, strict=True):
+        for atom, in_ct in zip(eqn.inputs, _transpose(eqn, [take(v) for v in eqn.outs], operands), strict=True):
             if in_ct is not None:
-                _accumulate(reached, atom, operand, in_ct)
-    return [_take(reached, v) if type(x) is Linear else None for v, x in zip(jaxpr.invars, args, strict=True)]
-
-
-def _accumulate(reached: dict[int, Tangent], atom: Atom, operand: Value | Linear, ct: Tangent) -> None:
-    if type(ct) is not Zero and type(operand) is Linear:
-        assert type(atom) is Var
-        before = reached.get(atom.index)
-        reached[atom.index] = ct if before is None else add_tangents(before, ct)
-
-
-def _take(reached: dict[int, Tangent], v: Var) -> Tangent:
-    ct = reached.pop(v.index, None)
-    return Zero(v.aval.tangent()) if ct is None else ct
+                accumulate(atom, in_ct)
+    return [take(v) if isinstance(x, Linear) else None for v, x in zip(jaxpr.invars, args, strict=True)]
 
 
 def _transpose(eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | Linear]) -> Sequence[Tangent | None]:

@@ -49,15 +49,12 @@ AxisName = Hashable
 NOT_IN_JAX: Final = {"jax": False}
 
 
+@frozen(eq=False)
 class Collective(Primitive, Batchable, Lowerable):
     """An operation along named axes."""
 
-<<<<<<< HEAD
     arity: ClassVar[int] = 1
     """How many operands it takes."""
-=======
-    __slots__ = ()
->>>>>>> fa414f2 (wip eager)
 
     @property
     @abstractmethod
@@ -126,9 +123,8 @@ def _show(names: Iterable[Hashable]) -> str:
     return ", ".join([f"axis {name!r}" for name in names])
 
 
+@frozen(eq=False)
 class LinearCollective(Collective, Differentiable, Transposable):
-    __slots__ = ()
-
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (t,) = tangents

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final, final
 
 import numpy as np
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -21,12 +22,9 @@ ORDERED: Final = Domain(
 )
 
 
+@frozen(eq=False)
 class Comparison(NonDifferentiable):
-<<<<<<< HEAD
     arity = 2
-=======
-    __slots__ = ()
->>>>>>> fa414f2 (wip eager)
     direction: ClassVar[str]
 
     @override

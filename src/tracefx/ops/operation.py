@@ -36,15 +36,12 @@ from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 ANY_NUMBER: Final = -1
 
 
+@frozen(eq=False)
 class Operation(Primitive, Batchable, Lowerable):
     """An operation with one output: its rules speak of that output alone."""
 
-<<<<<<< HEAD
     arity: ClassVar[int] = 1
     """How many operands it takes, or `ANY_NUMBER`."""
-=======
-    __slots__ = ()
->>>>>>> fa414f2 (wip eager)
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -144,10 +141,9 @@ def remembered(*fields: str) -> Callable[[A], A]:
 _REMEMBERED: Final = 4096
 
 
+@frozen(eq=False)
 class Compiled(Operation):
     """An operation without a good kernel in NumPy: evaluated, it is compiled, once for all operands of one type."""
-
-    __slots__ = ()
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -172,10 +168,9 @@ def _program(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
+@frozen(eq=False)
 class LinearOperation(Operation, Differentiable, Transposable):
     """An operation linear in all of its operands together: its derivative is itself."""
-
-    __slots__ = ()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
@@ -179,10 +178,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
         raise TypeError(
             f"integer_pow: y must be an integer known when the program is traced, got {y!r}; use pow for others"
         ) from None
-    return bind1(_integer_pow(exponent), x)
-
-
-_integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
+    return bind1(IntegerPow(exponent), x)
 
 
 # ------------------------------------------------------------------ square

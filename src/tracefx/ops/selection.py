@@ -14,9 +14,8 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
-from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, full, instantiate
 from tracefx.ops.bitwise import bitwise_and
@@ -59,10 +58,16 @@ class SelectN(Operation, Differentiable, Transposable):
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         if len(args) == 3:  # nearly always a mask and two arrays of one type
             which, off, on = args
-            if which.aval.shape == off.aval.shape and (off.aval is on.aval or off.aval == on.aval):
-                out = evaluated(which, on, off)
-                if out is not None:
-                    return [out]
+            aval = off.aval
+            if (
+                type(which) is ConcreteArray
+                and type(off) is ConcreteArray
+                and type(on) is ConcreteArray
+                and which.aval.dtype is dtypes.bool_
+                and (on.aval is aval or on.aval == aval)
+                and which.aval.shape == aval.shape
+            ):
+                return [ConcreteArray(aval, np.where(which.numpy(), on.numpy(), off.numpy()))]
         return Operation.evaluate(self, args)
 
     @override
@@ -150,25 +155,6 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     [1, 20]
     """
     return select_n(pred, on_false, on_true)
-
-
-def evaluated(pred: Value, on_true: Value, on_false: Value) -> ConcreteArray | None:
-    """The choice between numbers of one dtype, those without axes standing for arrays; None if it needs more thought.
-
-    What has axes must have one shape, and what is chosen from one dtype and weak type.
-    """
-    for x in (pred, on_true, on_false):
-        if type(x) is not ConcreteArray and type(x) is not Literal:
-            return None
-    which, on, off = pred.aval, on_true.aval, on_false.aval
-    aval = on if on.shape else off
-    if which.dtype is not dtypes.bool_ or (off.shape and off.shape != aval.shape):
-        return None
-    if which.shape != aval.shape and which.shape:
-        if aval.shape:
-            return None
-        aval = aval.update(shape=which.shape)
-    return ConcreteArray(aval, np.where(to_numpy(pred), to_numpy(on_true), to_numpy(on_false)))
 
 
 def where(pred: Value, on_true: Value | float, on_false: Value | float, aval: ShapedArray) -> Array:

@@ -195,14 +195,11 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 # ------------------------------------------------------------------ concatenate, split, stack
 
 
+@frozen(eq=False)
 class Joining(LinearOperation):
     """One array from several of one dtype."""
 
-<<<<<<< HEAD
     arity = ANY_NUMBER
-=======
-    __slots__ = ()
->>>>>>> fa414f2 (wip eager)
 
     def joined(self, avals: Sequence[ShapedArray], shape: Shape) -> ShapedArray:
         first = avals[0]

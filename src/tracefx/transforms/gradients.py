@@ -382,25 +382,25 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     def computed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """What computes both."""
         argnums, has_aux, holomorphic, allow_int = self.argnums, self.has_aux, self.holomorphic, self.allow_int
-        one = isinstance(argnums, int)
-        what = f"grad of {name_of(fun)}: the differentiated argument{'' if one else 's'}"
 
         def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
             places = normalize_argnums(argnums, len(args), "grad", fun)
-            flat, treedef = flatten_values(args[places[0]] if one else tuple([args[i] for i in places]), what)
+            dynamic = tuple([args[i] for i in places])
+            flat, treedef = flatten_values(dynamic, f"grad of {name_of(fun)}: the differentiated arguments")
             for v in flat:
                 check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
 
             def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-                full_args, given = list(args), treedef.unflatten(to_arrays(values))
-                for i, x in zip(places, (given,) if one else given, strict=True):
+                full_args = list(args)
+                for i, x in zip(places, treedef.unflatten(to_arrays(values)), strict=True):
                     full_args[i] = x
                 return call_for_values(fun, has_aux, full_args, kwargs)
 
             linear, (out_tree, aux), handler = linearize_values(called, flat)
             value = scalar_output(fun, linear.outs, out_tree, holomorphic)
             cts = linear.pull([filled(value.aval, 1)])
-            gradient = treedef.unflatten([cotangent(ct) for ct in cts])
+            gradients = treedef.unflatten([cotangent(ct) for ct in cts])
+            gradient = gradients[0] if isinstance(argnums, int) else gradients
             result = as_array(value)
             return ((result, primals_of(aux, handler)), gradient) if has_aux else (result, gradient)
 
