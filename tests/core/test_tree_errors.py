@@ -1,0 +1,144 @@
+"""Trees: prefixes, and the errors that tell where two trees differ."""
+
+from __future__ import annotations
+
+import collections
+import textwrap
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from tests.core.forest import TREES, Adopted, Layer, Pair, Point
+from tracefx import tree as public
+from tracefx.core import trees
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def message(call: Callable[[], object], error: type[Exception]) -> str:
+    with pytest.raises(error) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_none_is_an_entry_or_a_node() -> None:
+    tree = (1, {"a": 2, "b": (3, None)})
+    assert trees.broadcast_prefix(None, tree, none_is_leaf=True) == [None, None, None]
+    assert trees.broadcast_prefix((0, {"a": None, "b": (1, None)}), tree, none_is_leaf=True) == [0, None, 1]
+    assert trees.broadcast_prefix(collections.OrderedDict(a=None), collections.OrderedDict(a=1), none_is_leaf=True) == [
+        None
+    ]
+    assert trees.broadcast_prefix((0, {"a": 5, "b": (1, None)}), tree) == [0, 5, 1]
+    text = message(lambda: trees.broadcast_prefix((0, None), tree, what="in_axes", of="the arguments"), ValueError)
+    assert text == textwrap.dedent("""\
+        in_axes must have the structure of the arguments, or a leaf in the place of a subtree.
+        They disagree at in_axes[1]:
+          there in_axes has None, a node without leaves
+          and the arguments has a dict with the keys ['a', 'b']
+        in_axes: PyTreeDef((*, None))
+        the arguments: PyTreeDef((*, {'a': *, 'b': (*, None)}))""")
+
+
+def test_prefixes_with_is_leaf() -> None:
+    tree = ((1, 2), [3])
+    assert trees.broadcast_prefix(([7, 8], 9), tree, is_leaf=lambda x: x == [7, 8]) == [[7, 8], [7, 8], 9]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "tree", "expected"),
+    [
+        ((1, 2), (1, 2, 3), "at P:\n  there P has a tuple of length 2\n  and Q has a tuple of length 3\n"),
+        ([(1, 2)], [[1, 2]], "at P[0]:\n  there P has a tuple of length 2\n  and Q has a list of length 2\n"),
+        ({"k": [1]}, {"k": 1}, "at P['k']:\n  there P has a list of length 1\n  and Q has a leaf\n"),
+        (
+            [{"a": 1, "b": 2}],
+            [{"b": 1, "c": 2}],
+            "and Q has a dict with the keys ['b', 'c']\n  (only P has ['a']; only Q has ['c'])\n",
+        ),
+        (Point(1, ()), Point(1, 2), "at P.y:\n"),
+        (Layer(1, (), "n"), Layer(1, [], "n"), "at P.b:\n"),
+        (
+            Pair(1, 2, "u"),
+            Pair(1, 2, "v"),
+            f"there P has a {Pair.__module__}.Pair with 2 children and the metadata 'u'\n",
+        ),
+        (Pair(1, (), "u"), Pair(1, [], "u"), "at P[<flat index 1>]:\n"),
+        (Point(1, 2), (1, 2), f"there P has a named tuple {Pair.__module__}.Point\n  and Q has a tuple of length 2\n"),
+        (collections.OrderedDict(a=1, b=()), collections.OrderedDict(a=1, b=2), "at P['b']:\n"),
+        (Adopted(1, ()), Adopted(1, 2), "at P[<flat index 1>]:\n"),
+    ],
+)
+def test_the_message_of_a_prefix_that_does_not_fit(prefix: object, tree: object, expected: str) -> None:
+    text = message(lambda: trees.broadcast_prefix(prefix, tree, what="P", of="Q"), ValueError)
+    assert expected in text
+    assert text.endswith(f"P: {trees.structure(prefix)}\nQ: {trees.structure(tree)}")
+
+
+def test_a_class_that_refuses_placeholders_can_still_be_shown() -> None:
+    class Picky:
+        def __init__(self, x: object, y: object) -> None:
+            if type(x) is object:
+                raise RuntimeError("placeholder")
+            self.x, self.y = x, y
+
+    trees.register_pytree_with_keys(
+        Picky,
+        lambda p: ([(trees.GetAttrKey("x"), p.x), (trees.GetAttrKey("y"), p.y)], None),
+        lambda _, c: Picky(*c),
+    )
+    text = message(lambda: trees.broadcast_prefix(Picky(1, ()), Picky(1, []), what="P"), ValueError)
+    assert "at P[<flat index 1>]:" in text
+
+
+def test_map_tells_where_its_arguments_differ() -> None:
+    text = message(lambda: trees.map(max, {"a": (1, 2)}, {"a": (1, 2)}, {"a": (1, 2, 3)}), ValueError)
+    assert "of argument 3" in text
+    assert "['a']" in text
+    assert "a tuple of length 3" in text
+    assert trees.map(lambda x, y: y, {"a": 1}, {"a": (1, 2)}) == {"a": (1, 2)}
+
+
+def test_too_many_and_too_few_leaves() -> None:
+    for leaves in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match="expected 2"):
+            trees.unflatten(trees.structure((0, 0)), leaves)
+
+
+def test_reductions_of_nothing() -> None:
+    with pytest.raises(TypeError):
+        trees.reduce(max, [])
+    with pytest.raises(TypeError, match="needs an identity"):
+        public.reduce_associative(max, [None])
+
+
+def test_require_same_structure() -> None:
+    same = trees.structure({"a": (1, Adopted(2))})
+    trees.require_same_structure("the carry", same, trees.structure({"a": (3, Adopted(4))}))
+    text = message(
+        lambda: trees.require_same_structure(
+            "the body's output",
+            same,
+            trees.structure({"a": (1, Adopted((2,)))}),
+            "the carry it was given",
+            "the carry it returned",
+        ),
+        TypeError,
+    )
+    assert text == textwrap.dedent("""\
+        the body's output does not have the right structure. The first difference is at ['a'][1][<flat index 0>]:
+          there the carry it was given has a leaf
+          and the carry it returned has a tuple of length 1
+        the carry it was given: PyTreeDef({'a': (*, CustomNode(Adopted[], [*]))})
+        the carry it returned: PyTreeDef({'a': (*, CustomNode(Adopted[], [(*,)]))})""")
+    at_root = message(lambda: trees.require_same_structure("f", trees.structure(1), trees.structure(())), TypeError)
+    assert "The first difference is at the root:" in at_root
+
+
+@given(TREES, TREES)
+def test_a_difference_is_found_exactly_where_there_is_one(a: object, b: object) -> None:
+    one, two = trees.structure(a), trees.structure(b)
+    difference = trees.first_difference(one, two)
+    assert (difference is None) == (one == two)
+    if difference is not None:
+        assert difference.expected != difference.got

@@ -1,0 +1,245 @@
+"""Trees: types that jax knows, structures described and pickled, and what is loaded when."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import functools
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from tests.core.forest import TREES, Adopted, Point, jaxs, register_with_jax, tree_util
+from tracefx.core import trees
+
+# --- adoption ---------------------------------------------------------------------------------------------------------
+
+
+def fresh() -> type[Adopted]:
+    """A class that no test has flattened, known to jax."""
+
+    class Fresh(Adopted):
+        pass
+
+    register_with_jax(Fresh, lambda a: (a.parts, a.tag), lambda tag, parts: Fresh(*parts, tag=tag))
+    return Fresh
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        trees.leaves,
+        lambda tree: trees.flatten_leaves(tree, frozenset({int}))[0],
+        lambda tree: trees.flatten_leaves(tree, frozenset({int}), none_is_leaf=True)[0],
+        lambda tree: [leaf for _, leaf in trees.flatten_with_path(tree)[0]],
+        lambda tree: trees.broadcast_prefix(tree, tree, none_is_leaf=True),
+    ],
+)
+def test_types_that_jax_knows_are_adopted_inside_each_other(leaves: Callable[[object], list[object]]) -> None:
+    outer, inner = fresh(), fresh()
+    assert leaves([outer(1, (inner(2, 3),)), 4]) == [1, 2, 3, 4]
+    assert leaves(inner(5)) == [5]
+
+
+def test_an_adopted_type_keeps_its_metadata_and_rebuilds() -> None:
+    cls = fresh()
+    got = trees.map(lambda x: -x, {"k": cls(1, [2], tag="t")})
+    assert type(got["k"]) is cls
+    assert got == {"k": cls(-1, [-2], tag="t")}
+    assert trees.structure(cls(1, tag="t")) != trees.structure(cls(1, tag="u"))
+    # A node's children can be anything, trees of this kind too.
+    assert trees.unflatten(trees.structure(cls(1, 2)), [cls(3), None]) == cls(cls(3), None)
+
+
+def test_a_dataclass_of_jax_is_adopted_with_its_keys() -> None:
+    @functools.partial(tree_util.register_dataclass, data_fields=["x"], meta_fields=["n"])
+    @dataclasses.dataclass
+    class State:
+        x: object
+        n: int
+
+    assert [(trees.keystr(p), leaf) for p, leaf in trees.flatten_with_path([State((1,), 2)])[0]] == [("[0].x[0]", 1)]
+    assert trees.map(str, State(1, 2)) == State("1", 2)
+
+
+def test_a_leaf_of_an_adopted_type_can_be_kept_whole() -> None:
+    cls = fresh()
+    values = [cls(1), cls(2)]
+    for _ in range(2):
+        assert trees.leaves(values, is_leaf=lambda x: isinstance(x, cls)) == values
+        assert trees.leaves(values) == [1, 2]
+
+
+def test_a_type_is_adopted_when_jax_learns_it_after_its_first_use() -> None:
+    class Late(Adopted):
+        pass
+
+    value = Late(1)
+    assert trees.leaves([value]) == [value]
+    register_with_jax(Late, lambda a: (a.parts, a.tag), lambda tag, parts: Late(*parts, tag=tag))
+    assert trees.leaves([value]) == [1]
+
+
+def test_nothing_of_ours_reaches_jax() -> None:
+    class Ours:
+        pass
+
+    trees.register_pytree_node(Ours, lambda x: ((1,), None), lambda _, c: Ours())
+    value = Ours()
+    assert trees.leaves(value) == [1]
+    assert jaxs.leaves(value) == [value]
+
+
+# --- descriptions -----------------------------------------------------------------------------------------------------
+
+
+@given(TREES)
+def test_a_description_builds_the_structure_again(tree: object) -> None:
+    treedef = trees.structure(tree)
+    description = trees.describe(treedef)
+    assert description.build() == treedef
+    assert description == trees.describe(trees.structure(tree))
+    assert hash(description) == hash(trees.describe(trees.structure(tree)))
+    assert pickle.loads(pickle.dumps(description)).build() == treedef
+    assert copy.deepcopy(description) == description
+
+
+def test_a_description_of_jaxs_structure_builds_ours() -> None:
+    tree = {"k": [Adopted(1), Point(2, None)], "o": collections.OrderedDict(a=1)}
+    assert trees.describe(jaxs.structure(tree)).build() == trees.structure(tree)
+
+
+def run_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Pickled by one process, built in another. `SimpleNamespace` stands for a type that each registers for itself.
+SENDER = """
+    import collections, pickle, sys, types
+    from tracefx.core import trees
+    trees.register_pytree_node(
+        types.SimpleNamespace,
+        lambda n: (tuple(vars(n).values()), tuple(vars(n))),
+        lambda names, values: types.SimpleNamespace(**dict(zip(names, values))))
+    tree = {"b": [1, None, (2,)], "a": collections.OrderedDict(z=3, y=types.SimpleNamespace(u=4)),
+            "d": collections.defaultdict(list, k=()), "p": trees.Partial(len, 5)}
+"""
+
+
+def test_a_description_pickles_between_processes_without_jax() -> None:
+    data = run_python(
+        SENDER
+        + """
+    assert not any(m.partition(".")[0] in ("jax", "jaxlib") for m in sys.modules)
+    print(pickle.dumps(trees.describe(trees.structure(tree))).hex())
+    assert "jax" not in sys.modules
+    """
+    ).strip()
+    run_python(
+        SENDER
+        + f"""
+    description = pickle.loads(bytes.fromhex("{data}"))
+    assert not any(m.partition(".")[0] in ("jax", "jaxlib") for m in sys.modules)
+    assert description.build() == trees.structure(tree)
+    assert trees.leaves(description.build().unflatten([10, 20, 30, 40, 50]))  == [10, 20, 30, 40, 50]
+    assert "jax" not in sys.modules
+    """
+    )
+    run_python(f"""
+    import pickle
+    try:
+        pickle.loads(bytes.fromhex("{data}")).build()
+    except TypeError as error:
+        assert "types.SimpleNamespace is not registered" in str(error), error
+    else:
+        raise SystemExit("built")
+    """)
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_importing_and_registering_load_neither_jax_nor_jaxlib() -> None:
+    run_python("""
+    import dataclasses, sys
+    import tracefx.core.trees as trees, tracefx.tree as tree
+    @tree.register_dataclass
+    @dataclasses.dataclass
+    class Layer:
+        w: object
+    trees.Partial(print, 1), tree.SequenceKey(0), tree.keystr((tree.DictKey(1),))
+    assert not any(m.partition(".")[0] in ("jax", "jaxlib") for m in sys.modules)
+    assert tree.leaves(Layer(1)) == [1]
+    assert "jax" not in sys.modules
+    """)
+
+
+def test_jax_can_be_imported_after_first_use() -> None:
+    run_python("""
+    import collections, sys
+    from tracefx.core import trees
+    tree = collections.OrderedDict(b=1, a=collections.defaultdict(int, c=2))
+    assert trees.leaves(tree) == [1, 2]
+    import jax
+    assert jax.tree.leaves(tree) == [1, 2]
+    assert trees.leaves(jax.tree_util.Partial(print, tree)) == [1, 2]
+    """)
+
+
+def test_the_first_use_from_many_threads() -> None:
+    run_python("""
+    import collections, importlib, sys, threading, time
+    sys.setswitchinterval(1e-6)
+    from tracefx.core import trees
+    start, got, loads = threading.Barrier(8), [], []
+    class Own: pass
+    def slowly(name, load=importlib.import_module):
+        module = load(name)
+        loads.append(name)
+        time.sleep(0.1)  # so that every thread arrives meanwhile
+        return module
+    importlib.import_module = slowly
+    def work(i):
+        start.wait()
+        if i == 0:
+            trees.register_pytree_node(Own, lambda x: ((), None), lambda _, c: Own())
+        got.append(trees.structure(collections.OrderedDict(b=1, a=collections.defaultdict(int, c=2))))
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert loads == ["jaxlib._jax.pytree"], loads
+    assert len(got) == 8 and len(set(got)) == 1 and trees.leaves(Own()) == []
+    """)
+
+
+def test_adoption_from_many_threads() -> None:
+    run_python("""
+    import sys, threading
+    import jax
+    from jax import tree_util
+    from tracefx.core import trees
+    sys.setswitchinterval(1e-6)
+    def make():
+        class C:
+            pass
+        tree_util.register_pytree_node(C, lambda c: ((1, 2), None), lambda _, c: C())
+        return C
+    classes = [make() for _ in range(50)]
+    start, got = threading.Barrier(8), []
+    def work():
+        start.wait()
+        for c in classes:
+            got.append(trees.leaves([c()]))
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert got == [[1, 2]] * 400, [g for g in got if g != [1, 2]]
+    """)

@@ -1,0 +1,93 @@
+"""What the programs of a JAX core built up from scratch have in common."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.parser import parse_jaxpr
+from tracefx.extend import (
+    CarriesJaxprs,
+    Handler,
+    Jaxpr,
+    Primitive,
+    Value,
+)
+
+Number = Any
+"""A Python number, an array or a tracer: what the programs below are written for."""
+
+COS, SIN = float(np.cos(3.0)), float(np.sin(3.0))
+
+
+def f(x: Number) -> Any:
+    y = fnp.sin(x) * 2.0
+    z = -y + x
+    return z
+
+
+def jax_f(x: Number) -> Any:
+    y = jnp.sin(x) * 2.0
+    z = -y + x
+    return z
+
+
+def deriv(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: fx.jvp(f, (x,), (1.0,))[1]
+
+
+def all_close(*values: Any) -> None:
+    for v1, v2 in itertools.pairwise(values):
+        np.testing.assert_allclose(v1, v2)
+
+
+@final
+@frozen(eq=False)
+class Watch(Handler):
+    """Changes nothing, and keeps the operations that pass by."""
+
+    title = "watch"
+    inner: Handler
+    seen: list[Primitive] = field(factory=list)
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        self.seen.append(prim)
+        return self.inner.bind(prim, args)
+
+    def names(self) -> list[str]:
+        """Names of the operations that computed something, those in the bodies of others included."""
+        return [inner.name for prim in self.seen for inner in first_order(prim)]
+
+
+def first_order(prim: Primitive) -> list[Primitive]:
+    """The operation, or those in its bodies if it has some."""
+    if isinstance(prim, CarriesJaxprs):
+        return [inner for body in prim.jaxprs() for eqn in body.eqns for inner in first_order(eqn.prim)]
+    return [prim]
+
+
+def read_back(jaxpr: Jaxpr) -> Jaxpr:
+    """The program, printed and parsed."""
+    return parse_jaxpr(str(jaxpr), {prim.name: type(prim) for prim in operations(jaxpr)})
+
+
+def operations(jaxpr: Jaxpr) -> Iterator[Primitive]:
+    for eqn in jaxpr.eqns:
+        yield eqn.prim
+        if isinstance(eqn.prim, CarriesJaxprs):
+            for body in eqn.prim.jaxprs():
+                yield from operations(body)

@@ -1,0 +1,341 @@
+"""The runtime: executables, donation, errors, threads, other processes, and no jax."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+
+from tests.xla.samples import address, compiled, doubling, same
+from tracefx.core.memory import aligned_empty
+from tracefx.xla import runtime
+from tracefx.xla.runtime import Buffer, Device, ir
+
+# ------------------------------------------------------------------------------------------------ executables
+
+
+def test_an_executable_knows_itself(device: Device) -> None:
+    executable = doubling(device)
+    spec = runtime.ArraySpec((8,), np.dtype(np.float32))
+    assert executable.parameters == executable.results == (spec,)
+    assert executable.device is device
+    assert "f32[8]" in executable.hlo_text()
+    costs = executable.cost_analysis()
+    assert costs["flops"] == 8
+    assert costs["bytes accessed"] == 64
+    memory = executable.memory_analysis()
+    assert (memory.argument_bytes, memory.output_bytes, memory.alias_bytes) == (32, 32, 0)
+    assert min(memory.temp_bytes, memory.generated_code_bytes) >= 0
+    assert executable.fingerprint == doubling(device).fingerprint is not None
+
+
+def test_several_results_and_none(device: Device) -> None:
+    executable = compiled(
+        """func.func public @main(%a: tensor<2xf32>, %b: tensor<i32>) -> (tensor<i32>, tensor<2xf32>) {
+            return %b, %a : tensor<i32>, tensor<2xf32>
+        }""",
+        device,
+    )
+    a, b = np.array([1, 2], np.float32), np.array(3, np.int32)
+    got = [runtime.to_numpy(each) for each in executable.execute([runtime.put(a, device), runtime.put(b, device)])]
+    assert same(got[0], b)
+    assert same(got[1], a)
+    assert compiled("func.func public @main() { return }", device).execute([]) == []
+
+
+def test_a_serialized_executable_runs_again(device: Device) -> None:
+    loaded = runtime.load_executable(doubling(device).serialize(), device)
+    assert loaded.results == (runtime.ArraySpec((8,), np.dtype(np.float32)),)
+    ones = runtime.put(np.ones(8, np.float32), device)
+    assert same(runtime.to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
+
+
+def test_bytes_that_are_no_executable_are_refused(device: Device) -> None:
+    data = doubling(device).serialize()
+    with pytest.raises(runtime.LoadError, match="no serialized executable"):
+        runtime.load_executable(b"something else", device)
+    with pytest.raises(runtime.LoadError, match="jaxlib 0.0"):
+        runtime.load_executable(data.replace(version("jaxlib").encode(), b"0.0.00"), device)
+    with pytest.raises(runtime.LoadError, match="header"):
+        runtime.load_executable(data[:40], device)
+    with pytest.raises(runtime.LoadError):
+        runtime.load_executable(data[: len(data) // 2], device)
+
+
+@pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
+def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) -> None:
+    executable = doubling(device, attributes)
+    ones = np.ones(8, np.float32)
+    buffer = runtime.put(ones, device, copy=True)
+    where = address(runtime.to_numpy(buffer))
+    (result,) = executable.execute([buffer])
+    got = runtime.to_numpy(result)
+    assert address(got) == where
+    assert same(got, 2 * ones)
+    assert runtime.is_deleted(buffer)
+    assert executable.memory_analysis().alias_bytes == 32
+    with pytest.raises(runtime.ExecutionError, match="deleted or donated"):
+        executable.execute([buffer])
+
+
+@pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
+def test_donation_writes_to_nobody_elses_memory(attributes: str, device: Device) -> None:
+    executable = doubling(device, attributes)
+    array = aligned_empty((8,), np.dtype(np.float32))
+    array[...] = 1
+    (result,) = executable.execute([runtime.put(array, device)])
+    assert np.array_equal(runtime.to_numpy(result), np.full(8, 2, np.float32))
+    assert np.array_equal(array, np.ones(8, np.float32))
+    viewed = runtime.put(array, device, copy=True)
+    view = runtime.to_numpy(viewed)
+    (result,) = executable.execute([viewed])
+    assert np.array_equal(runtime.to_numpy(result), np.full(8, 2, np.float32))
+    assert np.array_equal(view, np.ones(8, np.float32))
+
+
+def test_a_program_that_xla_refuses(device: Device) -> None:
+    text = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
+        %r = stablehlo.custom_call @nobody_registered_this(%a) {api_version = 4 : i32} : (tensor<f32>) -> tensor<f32>
+        return %r : tensor<f32>
+    }"""
+    with pytest.raises(runtime.CompilationError, match="nobody_registered_this"):
+        compiled(text, device)
+    with pytest.raises(runtime.InvalidModuleError, match="main"):
+        compiled("func.func public @other() { return }", device)
+    with pytest.raises(TypeError, match="token"):
+        compiled("func.func public @main(%a: !stablehlo.token) { return }", device)
+
+
+def test_compiler_options(device: Device) -> None:
+    module = runtime.parse_module("func.func public @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }")
+    for good in ({"xla_cpu_enable_fast_math": True}, {"optimization_level": 1}, {"memory_fitting_effort": 0.5}):
+        runtime.compile_module(module, device=device, compiler_options=good)
+    for bad in ({"no_such_option": 1}, {"optimization_level": "much"}):
+        with pytest.raises(runtime.CompilationError, match=next(iter(bad))):
+            runtime.compile_module(module, device=device, compiler_options=bad)
+
+
+def test_wrong_arguments_are_refused(device: Device) -> None:
+    executable = doubling(device)
+    with pytest.raises(runtime.ExecutionError, match="0 arguments"):
+        executable.execute([])
+    with pytest.raises(runtime.ExecutionError, match="incompatible size"):
+        executable.execute([runtime.put(np.ones(3, np.float32), device)])
+
+
+CALLBACK = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
+    %r = stablehlo.custom_call @xla_ffi_python_cpu_callback(%a)
+        {api_version = 4 : i32, has_side_effect = true, backend_config = {index = 0 : ui64}}
+        : (tensor<f32>) -> tensor<f32>
+    return %r : tensor<f32>
+}"""
+
+
+def fail(*_: object) -> tuple[object, ...]:
+    raise ValueError("the callback's own words")
+
+
+def test_an_error_while_a_program_is_enqueued_is_raised_there(device: Device) -> None:
+    executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
+    with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+        executable.execute([runtime.put(np.array(1, np.float32), device)])
+
+
+def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
+    kind = "tensor<1000x1000xf32>"
+    slow = compiled(
+        f"""func.func public @main(%a: {kind}) -> {kind} {{
+            %r = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}
+            return %r : {kind}
+        }}""",
+        device,
+    )
+    failing = runtime.compile_module(
+        runtime.parse_module(
+            f"""func.func public @main(%a: {kind}) -> ({kind}, {kind}) {{
+                %b = stablehlo.negate %a : {kind}
+                %r = stablehlo.custom_call @xla_ffi_python_cpu_callback(%b)
+                    {{api_version = 4 : i32, has_side_effect = true, backend_config = {{index = 0 : ui64}}}}
+                    : ({kind}) -> {kind}
+                return %b, %r : {kind}, {kind}
+            }}"""
+        ),
+        device=device,
+        host_callbacks=[fail],
+    )
+    negating = compiled(
+        f"func.func public @main(%a: {kind}) -> {kind} {{ %r = stablehlo.negate %a : {kind} return %r : {kind} }}",
+        device,
+    )
+    start = runtime.put(np.ones((1000, 1000), np.float32), device)
+
+    def enqueue() -> list[Buffer]:
+        # XLA enqueues a program only while an argument is still being computed. Should this thread be kept from
+        # running for that long, the product is done, the program runs at once, and it is tried again.
+        for _ in range(50):
+            try:
+                return failing.execute(slow.execute([start]))
+            except runtime.ExecutionError:
+                continue
+        raise AssertionError("no program was ever enqueued")
+
+    results = enqueue()
+    dependent = negating.execute(results[:1])
+    for result in (*results, *dependent):
+        for wait in (runtime.to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.to_numpy):
+            with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+                wait(result)
+        assert runtime.is_ready(result)
+        assert not runtime.is_deleted(result)
+
+
+def test_a_host_callback_is_called(device: Device) -> None:
+    executable = runtime.compile_module(
+        runtime.parse_module(CALLBACK), device=device, host_callbacks=[lambda a: (np.asarray(a) + 1,)]
+    )
+    (result,) = executable.execute([runtime.put(np.array(1, np.float32), device)])
+    assert runtime.to_numpy(result) == 2
+
+
+def test_lapack_kernels_are_registered(device: Device) -> None:
+    target = runtime.lapack_kernel("potrf_ffi", np.dtype(np.float64))
+    text = f"""func.func public @main(%a: tensor<2x2xf64>) -> (tensor<2x2xf64>, tensor<i32>) {{
+        %r:2 = stablehlo.custom_call @{target}(%a) {{api_version = 4 : i32, backend_config = {{uplo = 76 : ui8}},
+            operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+            result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]}}
+            : (tensor<2x2xf64>) -> (tensor<2x2xf64>, tensor<i32>)
+        return %r#0, %r#1 : tensor<2x2xf64>, tensor<i32>
+    }}"""
+    array = np.array([[4.0, 2.0], [2.0, 5.0]])
+    factor = runtime.to_numpy(compiled(text, device).execute([runtime.put(array, device)])[0])
+    assert np.array_equal(np.tril(factor), np.array([[2.0, 0.0], [1.0, 2.0]]))
+
+
+# ------------------------------------------------------------------------------------------------ threads
+
+
+def test_eight_threads_run_one_executable(device: Device) -> None:
+    executable = doubling(device)
+
+    def work(seed: int) -> bool:
+        for step in range(200):
+            array = np.full(8, seed * 1000 + step, np.float32)
+            if not same(runtime.to_numpy(executable.execute([runtime.put(array, device)])[0]), array + array):
+                return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_eight_threads_build_and_compile(device: Device) -> None:
+    def work(seed: int) -> float:
+        kind = runtime.tensor_type((seed + 1,), np.dtype(np.float32))
+        module = runtime.new_module(f"m{seed}")
+        with runtime.lowering():
+            block = runtime.function(module, "main", [kind], [kind])
+            with ir.InsertionPoint(block):
+                value = block.arguments[0]
+                step = runtime.dense(np.array(seed, np.float32), (seed + 1,))
+                for _ in range(50):
+                    constant = runtime.create("stablehlo.constant", [kind], [], {"value": step})
+                    value = runtime.create("stablehlo.add", [kind], [value, constant.result]).result
+                runtime.create("func.return", [], [value])
+        runtime.verify(module)
+        executable = runtime.compile_module(module, device=device)
+        (result,) = executable.execute([runtime.put(np.zeros(seed + 1, np.float32), device)])
+        return float(runtime.to_numpy(result).sum())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(16))) == [50.0 * seed * (seed + 1) for seed in range(16)]
+
+
+# ------------------------------------------------------------------------------------------------ other processes
+
+
+def run_alone(code: str, **environment: str) -> str:
+    """What a fresh process prints in which importing jax raises."""
+    refuse = """
+        import sys
+        class RefuseJax:
+            def find_spec(self, name, path=None, target=None):
+                if name == "jax" or name.startswith("jax."):
+                    tried.append(name)
+                    raise ImportError(name)
+        tried = []
+        sys.meta_path.insert(0, RefuseJax())
+    """
+    source = textwrap.dedent(refuse) + textwrap.dedent(code)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_jax_is_never_imported(device: Device) -> None:
+    code = """
+        import ml_dtypes
+        import numpy as np
+        from tracefx.xla import runtime
+        device = runtime.devices()[0]
+        module = runtime.parse_module(
+            "func.func public @main(%a: tensor<2xf32> {jax.buffer_donor = true}) -> tensor<2xf32> {"
+            "  %r = stablehlo.add %a, %a : tensor<2xf32> return %r : tensor<2xf32> }"
+        )
+        executable = runtime.compile_module(module, device=device)
+        executable = runtime.load_executable(executable.serialize(), device)
+        for dtype in (np.float32, np.complex64, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4):
+            buffer = runtime.put(np.ones(2, dtype), device)
+            runtime.block_until_ready(buffer), runtime.is_ready(buffer), repr(runtime.to_numpy(buffer))
+            if dtype is not ml_dtypes.int4:
+                runtime.from_dlpack(runtime.to_numpy(buffer), device, copy=True)
+        (result,) = executable.execute([runtime.put(np.ones(2, np.float32), device)])
+        total = runtime.to_numpy(result).sum()
+        executable.hlo_text(), executable.cost_analysis(), executable.memory_analysis(), executable.fingerprint
+        runtime.lapack_kernel("potrf_ffi", np.dtype(np.float32))
+        runtime.delete(result)
+        try:
+            runtime.to_numpy(result)
+        except runtime.DeletedBufferError:
+            pass
+        print(total, tried, "jax" in sys.modules)
+    """
+    assert run_alone(code) == "4.0 [] False\n"
+
+
+def test_the_number_of_host_devices_is_xlas_flag_and_nothing_is_logged() -> None:
+    code = """
+        import ml_dtypes
+        import numpy as np
+        from tracefx.xla import runtime
+        last = runtime.devices()[-1]
+        text = "func.func public @main(%a: tensor<ui4>) -> tensor<ui4> { return %a : tensor<ui4> }"
+        executable = runtime.compile_module(runtime.parse_module(text), device=last)
+        (result,) = executable.execute([runtime.put(np.array(3, ml_dtypes.uint4), last)])
+        print(len(runtime.devices()), last.id, runtime.to_numpy(result), "jax" in sys.modules)
+    """
+    assert run_alone(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"
+
+
+def test_an_executable_is_loaded_in_another_process(device: Device) -> None:
+    code = """
+        import numpy as np
+        from tracefx.xla import runtime
+        device = runtime.devices()[0]
+        executable = runtime.load_executable(bytes.fromhex(sys.argv[1] if len(sys.argv) > 1 else DATA), device)
+        print(runtime.to_numpy(executable.execute([runtime.put(np.ones(8, np.float32), device)])[0])[0])
+    """
+    data = doubling(device).serialize().hex()
+    assert run_alone(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"
