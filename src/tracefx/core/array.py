@@ -300,7 +300,8 @@ class Array:
         return METHODS.value.invert(self)
 
     def __round__(self, ndigits: int | None = None) -> Array:
-        return METHODS.value.round(self, ndigits or 0)
+        rounded = METHODS.value.round(self, ndigits or 0)
+        return METHODS.value.astype(rounded, int) if ndigits is None else rounded
 
     # ------------------------------------------------------------------ methods, as in NumPy
 

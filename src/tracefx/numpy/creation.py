@@ -247,7 +247,7 @@ def arange(
     >>> arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
-    given = [(name, x) for name, x in (("start", start), ("stop", stop), ("step", step)) if x is not None]
+    given = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in given}
     new = result_type(*[x for _, x in given]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
     if stop is None:

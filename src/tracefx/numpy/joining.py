@@ -14,7 +14,7 @@ from tracefx.core.values import Value
 from tracefx.numpy.promoting import converted, no_out, operand, retyped
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import basis, shape
-from tracefx.ops.static import axis_of, static_int, static_ints
+from tracefx.ops.static import ShapeError, axis_of, static_int, static_ints
 
 Arrays = Sequence[ArrayLike] | Array | NDArray
 
@@ -60,7 +60,7 @@ def _same(name: str, values: Sequence[Value], axis: int | None) -> None:
         )
         if not fits:
             but = "" if axis is None else f" but for axis {axis}"
-            raise ValueError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
+            raise ShapeError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
 
 
 def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:

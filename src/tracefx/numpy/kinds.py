@@ -125,11 +125,11 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
 
 
 def result_type(*args: ArrayLike | DTypeLike) -> DType:
-    """The dtype in which the arguments, arrays or dtypes, meet.
+    """The dtype in which the arguments, arrays or dtypes, meet, 64 bits that are asked for staying 64.
 
     >>> result_type(2, 3.5), result_type("int8", 2)
     (dtype('float32'), dtype('int8'))
     """
     if not args:
         raise ValueError("result_type takes at least one argument")
-    return dtypes.canonicalize(promote([_type(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0])
+    return promote([_type(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0]

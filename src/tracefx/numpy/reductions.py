@@ -100,8 +100,11 @@ def _accumulated(
     if dtype is not None:
         result = dtypes.as_dtype(dtype, f"{name}: dtype")
     else:
-        result = _accumulator(x.aval.dtype) if promote_integers else x.aval.dtype
+        promoted = promote_integers or dtypes.is_bool(x.aval.dtype)
+        result = _accumulator(x.aval.dtype) if promoted else x.aval.dtype
     x = retyped(x, dtypes.float32 if result in _NARROW else result)
+    if dtypes.is_bool(result):  # whose sum is whether any is true, and whose product is whether all are
+        x = retyped(x, dtypes.default_int())
     total = reduce(_masked(name, x, where, identity), over)
     if initial is not None:
         total = combine(_scalar(name, initial, x.aval.dtype), total)
@@ -133,7 +136,7 @@ def sum(
     promote_integers: bool = True,
 ) -> Array:
     """The sum over `axis`; integers and bools are added in the default integer dtype or their own if that is wider,
-    and in their own with `promote_integers=False`.
+    integers in their own with `promote_integers=False`.
 
     >>> sum(np.ones((2, 3)), axis=1)
     Array([3., 3.], dtype=float32)
@@ -403,6 +406,8 @@ def var(
     x = operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
     computed = _mean_dtype("var", x, dtype)
+    if not dtypes.is_inexact(computed):
+        raise ValueError(f"var: dtype must be of floats or complex numbers, got {computed}")
     if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
         raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
     result = dtypes.real_dtype(computed) if dtype is None else computed

@@ -21,7 +21,7 @@ from tracefx.core.values import Value
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
-from tracefx.ops.static import axes_of, axis_of
+from tracefx.ops.static import AxisError, axes_of, axis_of
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
@@ -143,7 +143,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     x = operand(a, "transpose: a")
     order = range(x.aval.ndim)[::-1] if axes is None else axes_of("transpose", axes, x.aval.ndim, "axes")
     if len(order) != x.aval.ndim:
-        raise ValueError(f"transpose: axes {axes} must name each of the {x.aval.ndim} axes of {x.aval} once")
+        raise AxisError(f"transpose: axes {axes} must name each of the {x.aval.ndim} axes of {x.aval} once")
     return basis.transpose(x, order)
 
 

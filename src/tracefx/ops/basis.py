@@ -28,7 +28,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Domain, LinearOperation, Operation, remembered, require_axes, static_shape
-from tracefx.ops.static import static_ints
+from tracefx.ops.static import ShapeError, static_ints
 
 # ------------------------------------------------------------------ convert_element_type
 
@@ -251,7 +251,9 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
                 f"broadcast_in_dim: broadcast_dimensions {dims} must increase and be axes of shape {self.shape}"
             )
         if dims and any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
-            raise TypeError(f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1")
+            raise ShapeError(
+                f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1"
+            )
         return x.update(shape=self.shape)
 
     @override

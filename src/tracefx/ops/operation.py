@@ -32,6 +32,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.ops.static import AxisError, ShapeError
 
 ANY_NUMBER: Final = -1
 
@@ -221,14 +222,14 @@ ANY: Final = Domain("any dtype", lambda dtype: True)
 
 
 def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:
-    """`ValueError` unless `axes` are different axes of an array with `ndim` of them, counted from 0."""
+    """`AxisError` unless `axes` are different axes of an array with `ndim` of them, counted from 0."""
     for a in axes:
         if not 0 <= a < ndim:
             break
     else:
         if len(axes) < 2 or len(set(axes)) == len(axes):
             return
-    raise ValueError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
+    raise AxisError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
 
 
 def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tuple[int, ...]:
@@ -250,5 +251,5 @@ def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tu
                 "integers (x.shape is one), or mark the argument they come from in static_argnums"
             ) from error
         if sizes[-1] < 0:
-            raise ValueError(f"{name}: {argument} {tuple(shape)!r} has a negative size")
+            raise ShapeError(f"{name}: {argument} {tuple(shape)!r} has a negative size")
     return tuple(sizes)

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
 
 
+class AxisError(ValueError, IndexError, TypeError):
+    """An axis that an array hasn't, or that is named twice: JAX raises any of these, by the function."""
+
+
+class ShapeError(ValueError, TypeError):
+    """A shape that no array has, or arrays whose shapes do not fit: JAX raises either, by the function."""
+
+
 def static_int(name: str, x: SupportsIndex, argument: str) -> int:
     """`x` as a Python integer; `TypeError` for a tracer or anything that is no integer."""
     try:
@@ -33,19 +41,19 @@ def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, argument: str = "axis") -> int:
-    """An axis counted from 0, from one that may be counted from the end; `ValueError` if there is none."""
+    """An axis counted from 0, from one that may be counted from the end; `AxisError` if there is none."""
     i = static_int(name, axis, argument)
     if not -ndim <= i < ndim:
-        raise ValueError(f"{name}: {argument} {i} is out of bounds for an array with {ndim} axes")
+        raise AxisError(f"{name}: {argument} {i} is out of bounds for an array with {ndim} axes")
     return i + ndim if i < 0 else i
 
 
 def axes_of(name: str, axes: Sequence[SupportsIndex], ndim: int, argument: str = "dimensions") -> tuple[int, ...]:
-    """Different axes counted from 0, in the order given; `ValueError` if one is out of bounds or there twice."""
+    """Different axes counted from 0, in the order given; `AxisError` if one is out of bounds or there twice."""
     given = static_ints(name, axes, argument)
     if len(given) == 1 and 0 <= given[0] < ndim:
         return given
     found = tuple([axis_of(name, a, ndim, argument) for a in given])
     if len(set(found)) != len(found):
-        raise ValueError(f"{name}: {argument} {given} name an axis twice")
+        raise AxisError(f"{name}: {argument} {given} name an axis twice")
     return found
