@@ -1,0 +1,173 @@
+"""Where tracefx and JAX differ, each with its reason: the one list of it.
+
+A difference says of which functions, and how what the harness finds begins. One that is found no more fails the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from attrs import frozen
+
+
+@final
+@frozen
+class Difference:
+    reason: str
+    names: str
+    """The functions, with spaces between them."""
+    beginnings: tuple[str, ...]
+
+    def concerns(self, name: str) -> bool:
+        return name in self.names.split()
+
+
+def differs(reason: str, names: str, *beginnings: str) -> Difference:
+    return Difference(reason, names, beginnings)
+
+
+UPDATES: Final = (
+    "numpy.at.set numpy.at.add numpy.at.subtract numpy.at.multiply numpy.at.divide numpy.at.power numpy.at.min "
+    "numpy.at.max"
+)
+BINARY: Final = (
+    "lax.add lax.sub lax.mul lax.div lax.rem lax.max lax.min lax.atan2 lax.nextafter lax.pow lax.eq lax.ne lax.lt "
+    "lax.le lax.gt lax.ge"
+)
+SCATTERS: Final = "lax.scatter lax.scatter_add lax.scatter_mul lax.scatter_min lax.scatter_max"
+
+DIFFERENCES: Final[tuple[Difference, ...]] = (
+    # ------------------------------------------------------------------ weak types
+    differs(
+        "a result of weak operands is weak in every function; JAX's loses that on the way",
+        "numpy.hypot",
+        *(f"{aspect} ([1, 2], {y}): weak_type" for aspect in ("value", "compiled") for y in ("0.5", "weak float32[1]")),
+        *(f"{aspect} ([True, False], 2): weak_type" for aspect in ("value", "compiled")),
+    ),
+    differs(
+        "the same",
+        "numpy.deg2rad numpy.rad2deg",
+        *(f"{aspect} (weak float32[2])" for aspect in ("value", "compiled", "vmap")),
+    ),
+    differs("the same", "nn.softplus", "value all bool: weak_type", "compiled all bool: weak_type"),
+    # ------------------------------------------------------------------ what JAX can't
+    differs(
+        "bools are taken as by NumPy, and stay as they are",
+        "numpy.round numpy.ndarray.round numpy.ndarray.__round__",
+        "value all bool",
+    ),
+    differs(
+        "JAX multiplies by a constant of 32 bits, and fails",
+        "numpy.log10",
+        "value all float64",
+        "dtype all int64",
+    ),
+    differs(
+        "a constant of 32 bits makes JAX's results in 64 bits wrong",
+        "nn.gelu",
+        "value all float64",
+        "compiled all float64",
+    ),
+    differs(
+        "JAX starts from the least of 32-bit integers, and fails", "numpy.max numpy.min numpy.ptp", "dtype all int64"
+    ),
+    differs("the same", "nn.softmax nn.log_softmax", "dtype all int64"),
+    differs("a bool becomes a float as an integer does; JAX fails", "nn.softmax nn.log_softmax", "value all bool"),
+    differs(
+        "JAX asks for an order with the dtype of the points, where it gave it that",
+        "lax.polygamma",
+        "value all float64",
+    ),
+    differs("beyond the end there is nothing, as in NumPy; JAX refuses", "numpy.split", "value (float32[3], [5])"),
+    differs("repetitions may be a list, as in NumPy; JAX refuses", "numpy.repeat", "value (float32[3], [1, 2, 0])"),
+    # ------------------------------------------------------------------ what is not here
+    differs(
+        "not here: logarithms of sums of exponentials of complex numbers",
+        "numpy.logaddexp",
+        "value all complex64",
+        "dtype operand 0 complex64",
+        "dtype operand 1 complex64",
+    ),
+    differs("not here: the same", "nn.softplus", "value all complex64"),
+    differs(
+        "complex numbers have no order; JAX's result is that of their parts",
+        "lax.clamp",
+        "value all complex64",
+        "error (complex64[1]",
+    ),
+    differs(
+        "a class is an integer; JAX compares floats with integers",
+        "nn.one_hot",
+        "dtype all float32",
+        "error (float32[1], 3)",
+    ),
+    differs("sequences are no arrays, in no function", "nn.one_hot", "error ([1], 3)"),
+    differs("None is no dtype", "numpy.result_type", "error (None, None)"),
+    differs("a number has a dtype, as an argument of `result_type` has", "numpy.promote_types", "error ('int8', 1)"),
+    differs(
+        "operations broadcast only arrays without axes: what repeats an array is written down in a program",
+        BINARY,
+        "error (float32[2, 1], float32[1, 2])",
+    ),
+    differs("the same", "lax.complex lax.polygamma", "error (float32[1], float32[2])"),
+    differs("a shift is an integer; JAX cuts off fractions", "numpy.roll", "error (float32[2, 3, 4], 1.5)"),
+    differs(
+        "a start counts from the first element; JAX gives more elements than there are between",
+        "lax.slice",
+        "error (float32[2, 3], (-1, 0), (1, 3))",
+    ),
+    differs(
+        "what one deals out has a part for each; JAX leaves some out", "lax.psum_scatter", "error (float32[2, 3]):"
+    ),
+    differs(
+        "numbers of no integer dtype have no variance in it; JAX gives 0",
+        "numpy.var",
+        "error (float32[2, 3, 2], dtype='int32')",
+    ),
+    differs("`copy` says nothing about arrays that never change", "numpy.meshgrid", "error (float32[3], copy=False)"),
+    differs("`%` of a string is the string's", "numpy.ndarray.__rmod__", "error (float32[2, 3], 'a')"),
+    # ------------------------------------------------------------------ classes of errors
+    differs(
+        "a wrong dtype is a TypeError; JAX raises a ValueError in these",
+        "numpy.hypot",
+        "value all complex64",
+        "dtype operand 0 complex64",
+        "dtype operand 1 complex64",
+    ),
+    differs("the same", "numpy.isposinf numpy.isneginf", "value all complex64"),
+    differs("the same", "numpy.sum numpy.prod", "error (float32[2, 3, 2], where=float32[2])"),
+    differs("the same", "numpy.take", "error (float32[3, 4], 1.5)"),
+    differs("the same", "numpy.ndarray.take", "error (float32[2, 3], float32[1])"),
+    differs("the same", "lax.gather", "error (float32[3, 4], float32[2, 1], ("),
+    differs("the same", SCATTERS, "error (float32[3, 4], float32[2, 1], float32[2, 4]"),
+    differs("what is no array is a TypeError; JAX looks at it too late", UPDATES, "error (float32[3, 4], 0, None)"),
+    differs("the same", "numpy.clip", "error (None)"),
+    differs("the same", "numpy.einsum", "error ('i', 'a')"),
+    differs("the same", "lax.squeeze", "error ('a', (0,))"),
+    differs("the same", "lax.dynamic_slice", "error ('a', (0,), (1,))"),
+    differs("the same", "lax.dynamic_slice_in_dim", "error ('a', 0, 1)"),
+    differs("the same", "lax.dynamic_update_slice", "error ('a', float32[2, 3], (0,))"),
+    differs("the same", "lax.dynamic_update_slice_in_dim", "error ('a', float32[2, 3], 0, 0)"),
+    differs("the same", "lax.dot", "error ('a', float32[3])"),
+    differs("what must be an integer is a TypeError if it is none", "numpy.swapaxes", "error (float32[2, 3], 0.5, 1)"),
+    differs("the same", "numpy.eye", "error (2, k=0.5)"),
+    differs(
+        "what JAX finds out by dividing by zero is told before",
+        "numpy.reshape",
+        "error (float32[2, 0], (-1, 0))",
+    ),
+    differs("the same", "numpy.split numpy.array_split", "error (float32[2, 3], 0)"),
+    differs("the same", "lax.slice", "error (float32[2, 3], (0, 0), (1, 1), (0, 1))"),
+    differs("the same, by taking the first of none", "numpy.hstack lax.stack", "error ([])"),
+    differs("the same, by going through two sequences at once", "lax.slice", "error (float32[2, 3], (0,), (1,))"),
+    differs("the same", "lax.dynamic_slice", "error (float32[2, 3], (0, 0), (1,))"),
+    differs("the same, by lowering", "lax.reshape", "error (float32[2, 3], (4, 2))"),
+    differs("the same, by an assertion", "lax.psum_scatter", "error (float32[2, 3], tiled=True)"),
+    differs("the same", "lax.ppermute", "error (float32[3, 4], [(0, 1), (0, 2)])", "error (float32[3, 4], [(0, 5)])"),
+    differs(
+        "one number for each element; JAX takes no list at all", "numpy.repeat", "error (float32[2, 3], [1, 2], axis=1)"
+    ),
+    differs("an unknown name is a ValueError, of a mode too", "numpy.pad", "error (float32[2, 3], 1, mode='other')"),
+    differs("the same", "numpy.take", "error (float32[3, 4], [2, 0, -1], mode='raise')"),
+)
+"""In order: what differs in type, in what there is, and only in the class of an error."""

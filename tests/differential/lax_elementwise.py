@@ -1,0 +1,291 @@
+"""Records of `tracefx.lax`: operations on elements, which promote nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tests.differential.records import (
+    DTYPES,
+    EDGES,
+    Call,
+    Record,
+    Weak,
+    bools,
+    c64,
+    c_grid,
+    call,
+    f32,
+    grid,
+    i32,
+    record,
+)
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
+
+NOTHING: Final = np.zeros((0, 2), np.float32)
+BITS: Final = (i32(0b1100, 0b1010, -1), i32(0b0110, 2, 3))
+COMPLEX_PAIR: Final = (call(c_grid(3), c_grid(3, seed=2)),)
+
+
+def one(name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool = True, **kw: Any) -> Record:
+    """An operation on numbers from an open interval."""
+    calls = [call(grid(2, 3, low=low, high=high)), call(Weak(grid(2, low=low, high=high, seed=1)))]
+    if complex_too:
+        calls.append(call(c_grid(3, low=low, high=high)))
+    refused = (call("a"), call(None), call([1.0, 2.0]), call())
+    return record(
+        name, *calls, values=(call(EDGES), call((low + high) / 2), call(NOTHING)), refused=refused, module="lax", **kw
+    )
+
+
+def two(name: str, low: float = -2.0, high: float = 2.0, *more: Call, **kw: Any) -> Record:
+    """An operation on pairs of numbers from an open interval."""
+
+    def draw(*shape: int, seed: int = 0) -> Any:
+        return grid(*shape, low=low, high=high, seed=seed)
+
+    calls = (call(draw(2, 3), draw(2, 3, seed=1)), call(Weak(draw(2)), draw(2, seed=1)), call(draw(2), 1.5), *more)
+    values = (
+        call(*np.meshgrid(EDGES, EDGES)),
+        call(i32(1, 2), 2),
+        call(NOTHING, NOTHING),
+        call(2.0, 3.0),
+        call(draw(), draw(2)),
+    )
+    refused = (
+        call("a", 1.0),
+        call(draw(2), None),
+        call(draw(2), draw(3)),
+        call(draw(2, 1), draw(1, 2)),
+        call([1.0], draw(1)),
+        call(draw(2)),
+    )
+    return record(name, *calls, values=values, refused=refused, module="lax", **kw)
+
+
+def bitwise(name: str) -> Record:
+    refused = (call(f32(1), f32(2)), call("a", BITS[0]), call(BITS[0], i32(1, 2)))
+    values = (call(BITS[0], 3), call(np.zeros((0,), np.int32), 1))
+    return record(name, call(*BITS), call(i32(1, 2), i32(2)[0]), values=values, refused=refused, module="lax")
+
+
+def ternary_refusals(x: Any) -> tuple[Call, ...]:
+    return (call("a", x, x), call(x, x, None), call(x, x, grid(5)), call(x, x))
+
+
+COMPLEX: Final = (c_grid(3), c_grid(3, seed=2))
+
+RECORDS: Final[tuple[Record, ...]] = (
+    one("neg"),
+    one("sign", 0.3, 2.0, complex_too=False),
+    one("abs", 0.3, 2.0, complex_too=False, dtypes=DTYPES[:-1]),
+    record("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=(), module="lax"),
+    one("square"),
+    one("floor", complex_too=False),
+    one("ceil", complex_too=False),
+    record(
+        "round",
+        call(grid(2, 3)),
+        call(grid(3), 1),
+        values=[call(EDGES), call(2.5), call(EDGES, 1)],
+        refused=[call("a"), call(None), call(c64(1)), call(i32(1)), call(f32(1), "a")],
+        module="lax",
+    ),
+    record(
+        "round",
+        call(grid(2, 3)),
+        call(grid(3) * 2),
+        module="lax",
+        dtypes=(),
+        via=lambda m: lambda x: m.lax.round(x, m.lax.RoundingMethod.TO_NEAREST_EVEN),
+    ),
+    one("exp"),
+    one("exp2"),
+    one("expm1"),
+    one("log", 0.3, 2.0),
+    one("log1p", -0.5, 2.0),
+    one("logistic"),
+    one("sin"),
+    one("cos"),
+    one("tan", -1.0, 1.0),
+    one("asin", -0.9, 0.9),
+    one("acos", -0.9, 0.9),
+    one("atan"),
+    one("sinh"),
+    one("cosh"),
+    one("tanh"),
+    one("asinh"),
+    one("acosh", 1.2, 3.0),
+    one("atanh", -0.9, 0.9),
+    one("sqrt", 0.3, 2.0),
+    one("rsqrt", 0.3, 2.0),
+    one("cbrt", 0.3, 2.0, complex_too=False),
+    one("erf", complex_too=False),
+    one("erfc", complex_too=False, ulps=ELEMENTARY),
+    one("erf_inv", -0.9, 0.9, complex_too=False),
+    one("lgamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
+    one("digamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
+    record(
+        "polygamma",
+        call(1.0, grid(3, low=0.5, high=3.0)),
+        call(2.0, grid(2, low=0.5, high=3.0)),
+        values=[call(f32(1, 2), f32(0.5, 2))],
+        refused=[call("a", f32(1)), call(f32(1), f32(1, 2)), call(1.0)],
+        module="lax",
+        dtypes=("int32", "float64", "complex64"),
+        ulps=PROGRAM,
+    ),
+    record("real", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")], module="lax"),
+    record("imag", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")], module="lax"),
+    record("conj", call(c_grid(3)), call(grid(3)), refused=[call(i32(1)), call("a")], module="lax"),
+    record(
+        "complex",
+        call(grid(3), grid(3, seed=1)),
+        call(grid(2), 1.5),
+        values=[call(EDGES, EDGES)],
+        refused=[call(i32(1), i32(1)), call(f32(1), f32(1, 2)), call(c64(1), f32(1)), call("a", f32(1))],
+        module="lax",
+    ),
+    one("is_finite", complex_too=False),
+    record("bitwise_not", call(BITS[0]), call(bools(True, False)), refused=[call(f32(1)), call("a")], module="lax"),
+    record("population_count", call(BITS[0]), refused=[call(f32(1)), call("a")], module="lax"),
+    record("clz", call(BITS[1]), refused=[call(f32(1)), call("a")], module="lax"),
+    two("add", -2.0, 2.0, *COMPLEX_PAIR),
+    two("sub", -2.0, 2.0, *COMPLEX_PAIR),
+    two("mul", -2.0, 2.0, *COMPLEX_PAIR),
+    two("div", 0.3, 2.0, *COMPLEX_PAIR),
+    two("rem", 0.3, 2.0),
+    two("max"),
+    two("min"),
+    two("atan2", 0.3, 2.0),
+    two("nextafter", derivatives=False),
+    two("pow", 0.3, 2.0, call(grid(3, low=0.3), i32(1, 2, 3)), *COMPLEX_PAIR),
+    record(
+        "integer_pow",
+        call(grid(3, low=0.3), 3),
+        call(grid(2, low=0.3), -2),
+        call(c_grid(2), 2),
+        call(grid(2), 0),
+        call(grid(2), 1),
+        values=[call(EDGES, 3), call(EDGES, -1), call(i32(2, -3), 4), call(2.0, 5)],
+        refused=[call("a", 2), call(f32(1), 0.5), call(i32(2), -1), call(f32(1), "a")],
+        module="lax",
+    ),
+    *[two(name, derivatives=False) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
+    *[
+        bitwise(name)
+        for name in (
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+            "shift_left",
+            "shift_right_logical",
+            "shift_right_arithmetic",
+        )
+    ],
+    record(
+        "select",
+        call(bools(True, False, True), grid(3), grid(3, seed=1)),
+        call(True, grid(2), grid(2, seed=1)),
+        call(bools(True, False), *[c[:2] for c in COMPLEX]),
+        values=[call(bools(True), f32(1), 2.0), call(bools(), f32(), f32())],
+        refused=[*ternary_refusals(bools(True)), call(bools(True), f32(1), f32(1, 2)), call(f32(1), f32(1), f32(1))],
+        module="lax",
+    ),
+    record(
+        "select_n",
+        call(bools(True, False, True), grid(3), grid(3, seed=1)),
+        call(i32(2, 0), grid(2), grid(2, seed=1), grid(2, seed=2)),
+        call(i32(1)[0], grid(2), grid(2, seed=1)),
+        values=[call(bools(True), i32(1), i32(2)), call(i32(0), f32(1))],
+        refused=[
+            call(bools(True)),
+            call(bools(True), f32(1), f32(1), f32(1)),
+            call(f32(1), f32(1), f32(1)),
+            call(bools(True), f32(1), i32(1)),
+            call(bools(True), f32(1), f32(1, 2)),
+            call("a", f32(1), f32(1)),
+        ],
+        module="lax",
+    ),
+    record(
+        "clamp",
+        call(grid(3) - 1, grid(3, seed=1), grid(3) + 1),
+        call(-1.0, grid(2, 3), 0.5),
+        call(f32(-1)[0], grid(3), f32(1)[0]),
+        values=[call(-1.0, EDGES, 1.0), call(0, i32(-5, 5), 3), call(f32(3), f32(1), f32(0)), call(0.0, NOTHING, 1.0)],
+        refused=[
+            call(0.0, "a", 1.0),
+            call(f32(1, 2), f32(1), 1.0),
+            call(c64(1), c64(1), c64(1)),
+            call(i32(0), f32(1), f32(1)),
+            call(0.0, f32(1)),
+        ],
+        module="lax",
+    ),
+    record(
+        "convert_element_type",
+        call(grid(3), "float64"),
+        call(grid(3), "bfloat16"),
+        call(grid(3), "complex64"),
+        call(Weak(grid(3)), "float32"),
+        call(c_grid(2), "complex64"),
+        values=[
+            call(f32(1.5, -2.5, 300), "int8"),
+            call(f32(0, 2), bool),
+            call(EDGES[:10], "int32"),
+            call(2.5, int),
+            call(i32(-1, 300), "uint8"),
+            call(c64(1 + 2j), "float32"),
+        ],
+        refused=[call("a", "int8"), call(f32(1), "other"), call(f32(1))],
+        module="lax",
+    ),
+    record(
+        "bitcast_convert_type",
+        call(grid(3), "int32"),
+        call(i32(1, -1), "float32"),
+        call(grid(2, 2), "int16"),
+        call(np.ones((3, 2), np.int16), "int32"),
+        values=[call(EDGES, "uint32")],
+        refused=[
+            call("a", "int8"),
+            call(f32(1), "other"),
+            call(np.ones((3,), np.int16), "int32"),
+            call(c64(1), "float32"),
+        ],
+        module="lax",
+        dtypes=("uint32", "bfloat16", "complex64"),
+    ),
+    record(
+        "reduce_precision",
+        call(grid(3), 5, 10),
+        call(grid(3), 8, 7),
+        values=[call(EDGES, 5, 10), call(f32(70000.0), 5, 10), call(2.3, 4, 3)],
+        refused=[
+            call("a", 5, 10),
+            call(i32(1), 5, 10),
+            call(f32(1), 0, 10),
+            call(f32(1), 5, -1),
+            call(f32(1), 5.5, 10),
+        ],
+        module="lax",
+        dtypes=("bfloat16", "float64", "complex64", "int32"),
+    ),
+    record(
+        "stop_gradient",
+        call(grid(3)),
+        call({"a": grid(2), "b": [grid(3), 1.5]}["b"]),
+        values=[call(2.0), call(i32(1))],
+        module="lax",
+    ),
+    record(
+        "optimization_barrier",
+        call((grid(3), i32(1, 2))),
+        call(grid(2)),
+        values=[call((1.0, 2)), call(())],
+        refused=[call("a")],
+        module="lax",
+    ),
+)

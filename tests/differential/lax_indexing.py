@@ -1,0 +1,147 @@
+"""Records of `tracefx.lax`: gathers and scatters; named axes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tests.differential.records import Call, Function, Library, Record, c_grid, call, f32, grid, i32, record
+from tracefx.testing.tolerances import SUMMED, Ulps
+
+X: Final = grid(3, 4, low=0.5)
+IN: Final = i32([2], [0])
+BEYOND: Final = i32([1], [7], [-1])
+Y: Final = grid(2, 4, low=0.5, seed=1)
+SOME: Final = ("bool", "int8", "uint32", "int32", "bfloat16", "float64", "complex64")
+
+Numbers = tuple[tuple[int, ...], ...]
+ROWS: Final = ((1,), (0,), (0,))
+
+
+def gather(m: Library) -> Function:
+    def f(x: Any, at: Any, numbers: Numbers, sizes: tuple[int, ...], **options: Any) -> Any:
+        return m.lax.gather(x, at, m.lax.GatherDimensionNumbers(*numbers), sizes, **options)
+
+    return f
+
+
+def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | None = None) -> Record:
+    """Updates of rows, of single elements, of columns."""
+
+    def via(m: Library) -> Function:
+        def f(x: Any, at: Any, y: Any, numbers: Numbers = ROWS, **options: Any) -> Any:
+            return getattr(m.lax, name)(x, at, y, m.lax.ScatterDimensionNumbers(*numbers), **options)
+
+        return f
+
+    always = options or {}
+    return record(
+        name,
+        call(X, IN, Y, **always),
+        call(X, i32([0, 1], [2, 3]), Y[0, :2], ((), (0, 1), (0, 1)), **always),
+        call(X, i32([3], [1]), Y[:, :3], ((1,), (1,), (1,)), **always),
+        call(c_grid(3, 4), IN, c_grid(2, 4), **always)
+        if name in ("scatter", "scatter_add")
+        else call(X, IN, Y / 2, mode="clip", **always),
+        values=[
+            *[call(X, BEYOND, grid(3, 4), mode=mode) for mode in (None, "clip", "fill")],
+            call(f32(1), np.zeros((0, 1), np.int32), f32(), ((), (0,), (0,))),
+        ],
+        refused=[
+            call("a", IN, Y),
+            call(X, f32([1], [0]), Y),
+            call(X, IN, Y[0]),
+            call(X, IN, Y[:, :2].astype(np.int32)),
+            call(X, IN, Y, ((1,), (0,), (5,))),
+            call(X, IN, Y, mode="other"),
+        ],
+        module="lax",
+        via=via,
+        derivatives=derivatives,
+        dtypes=SOME,
+        ulps=Ulps(),
+    )
+
+
+def named(name: str, *calls: Call, ulps: Ulps | None = None, **kw: Any) -> Record:
+    """A function of the named axis "i", the first one of its operand."""
+
+    def via(m: Library) -> Function:
+        def f(x: Any, *args: Any, **kwargs: Any) -> Any:
+            return m.root.vmap(lambda x: getattr(m.lax, name)(x, "i", *args, **kwargs), axis_name="i")(x)
+
+        return f
+
+    return record(name, *calls, module="lax", via=via, dtypes=SOME, ulps=ulps, **kw)
+
+
+def of_axis(name: str) -> Record:
+    def via(m: Library) -> Function:
+        return lambda x, axis="i": m.root.vmap(lambda x: x * getattr(m.lax, name)(axis), axis_name="i")(x)
+
+    return record(name, call(grid(3)), call(grid(3, 2)), refused=[call(grid(3), "j")], module="lax", via=via, dtypes=())
+
+
+Z: Final = grid(2, 4, 2)
+BAD: Final = (call("a"), call(2.0))
+
+RECORDS: Final[tuple[Record, ...]] = (
+    record(
+        "gather",
+        call(X, IN, ROWS, (1, 4)),
+        call(X, i32([0, 1], [2, 3]), ((), (0, 1), (0, 1)), (1, 1)),
+        call(X, i32([1], [0]), ((0, 1), (), (1,)), (2, 3)),
+        call(c_grid(3, 4), IN, ROWS, (1, 4)),
+        values=[
+            *[call(X, BEYOND, ROWS, (1, 4), mode=mode) for mode in (None, "clip", "fill")],
+            call(X, BEYOND, ROWS, (1, 4), mode="fill", fill_value=-1.0),
+            call(i32([1], [2], [3]), BEYOND, ROWS, (1, 1), mode="fill"),
+        ],
+        refused=[
+            call("a", IN, ROWS, (1, 4)),
+            call(X, f32([1], [0]), ROWS, (1, 4)),
+            call(X, IN, ROWS, (1,)),
+            call(X, IN, ROWS, (1, 5)),
+            call(X, IN, ((1,), (0,), (5,)), (1, 4)),
+            call(X, IN, ROWS, (2, 4)),
+            call(X, IN, ROWS, (1, 4), mode="other"),
+        ],
+        module="lax",
+        via=gather,
+        dtypes=SOME,
+    ),
+    scatter("scatter"),
+    scatter("scatter_add"),
+    scatter("scatter_mul", options={"unique_indices": True}),
+    scatter("scatter_min"),
+    scatter("scatter_max"),
+    named("psum", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
+    named("pmean", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
+    named("pmax", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
+    named("pmin", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
+    named("all_gather", call(X), call(Z, axis=1), call(Z, axis=1, tiled=True), refused=[call(X, axis=3)]),
+    named(
+        "psum_scatter",
+        call(grid(2, 2)),
+        call(Z, tiled=True),
+        call(Z.transpose(0, 2, 1), scatter_dimension=0),
+        refused=[call(grid(2, 3)), call(grid(2, 3), tiled=True)],
+        ulps=SUMMED,
+    ),
+    named(
+        "ppermute",
+        call(X, [(0, 1), (1, 2), (2, 0)]),
+        call(X, [(0, 0), (1, 2), (2, 1)]),
+        refused=[call(X, [(0, 1), (0, 2)]), call(X, [(0, 5)])],
+    ),
+    named(
+        "all_to_all",
+        call(grid(2, 2, 3), 0, 0),
+        call(grid(2, 3, 2), 1, 0),
+        call(Z, 0, 1, tiled=True),
+        refused=[call(Z, 0, 0), call(Z, 5, 0)],
+    ),
+    of_axis("axis_index"),
+    of_axis("axis_size"),
+)

@@ -1,0 +1,109 @@
+"""Records of `tracefx.nn`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tests.differential.records import (
+    EDGES,
+    INF,
+    NAN,
+    Call,
+    Record,
+    Weak,
+    bools,
+    c_grid,
+    call,
+    f32,
+    grid,
+    i32,
+    record,
+)
+from tracefx.testing.tolerances import PROGRAM, ULPS, Ulps
+
+X: Final = grid(3, 4)
+MASK: Final = bools([True, False, True, True], [False, True, False, False], [True, True, True, True])
+FAR: Final = f32(0.0, -0.0, 1e-30, -1e-30, 0.5, -3.0, 20.0, -20.0, 90.0, -90.0, 1e5, -1e5)
+NONE: Final = np.zeros((2, 0), np.float32)
+
+
+def element(name: str, *more: Call, values: tuple[Call, ...] = (), ulps: Ulps = PROGRAM, **kw: Any) -> Record:
+    data = (call(EDGES), call(FAR), call(0.5), call(2), call(NONE), *values)
+    refused = (call("a"), call(None), call([1.0]))
+    return record(name, call(X), call(Weak(grid(3))), *more, values=data, refused=refused, ulps=ulps, module="nn", **kw)
+
+
+def over_axes(name: str, *more: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
+    calls = (call(X), call(X, axis=0), call(X, axis=(0, 1)), call(X, axis=None), call(Weak(grid(3))), *more)
+    data = (
+        call(X + 1000),
+        call(f32(-INF, 0.0)),
+        call(f32(INF, 1.0)),
+        call(f32(NAN, 1.0)),
+        call(NONE),
+        call(i32(1, 2)),
+        call(f32(0.5)),
+        *values,
+    )
+    bad = (call("a"), call(X, axis=2), call(None), call(X, where="a"), *refused)
+    return record(name, *calls, values=data, refused=bad, ulps=PROGRAM, module="nn")
+
+
+RECORDS: Final[tuple[Record, ...]] = (
+    element("relu", ulps=ULPS.get("max", Ulps())),
+    element("sigmoid", call(c_grid(3))),
+    element("silu", call(c_grid(3)), also=["swish"]),
+    element("softplus"),
+    element("gelu", call(X, approximate=False), values=(call(FAR, approximate=False), call(EDGES, approximate=False))),
+    over_axes(
+        "softmax",
+        call(X, where=MASK),
+        call(X, axis=0, where=MASK),
+        values=(call(f32(1, NAN), where=bools(True, False)),),
+    ),
+    over_axes("log_softmax", call(X, axis=0, where=MASK[2:]), values=(call(X, where=MASK),)),
+    over_axes(
+        "logsumexp",
+        call(X, 1, keepdims=True),
+        call(X, axis=-1, b=f32(1, 2, 0.5, 1)),
+        call(X, axis=-1, b=2),
+        call(X, where=MASK),
+        call(X, 1, where=MASK),
+        call(X, -1, f32(1, -20, 1, 1), return_sign=True),
+        call(c_grid(3)),
+        values=(
+            call(f32(0, 1, 2), b=f32(1, -2, 0)),
+            call(f32(0, 1, 2), b=f32(1, -20, 0)),
+            call(NONE, axis=1),
+            call(2.0),
+            call(X, where=np.zeros((3, 4), bool)),
+            call(f32(1, 2), b=f32(0, 0)),
+        ),
+        refused=(call(X, b="a"), call(X, b=f32(1, 2, 3))),
+    ),
+    record(
+        "one_hot",
+        call(i32([0, 2, -1], [3, 1, 5]), 4),
+        call(i32(1, 2), 3, axis=0),
+        call(i32([0, 2], [1, 1]), 3, axis=1, dtype="int8"),
+        values=[
+            call(1, 3),
+            call(i32(1, 2), 3, dtype=bool),
+            call(i32(), 2),
+            call(i32(1, 0), 0),
+            call(i32(1), 2, dtype="complex64"),
+        ],
+        refused=[
+            call([1], 3),
+            call(f32(1.5), 3),
+            call(i32(1), "a"),
+            call(i32(1), 3, axis=2),
+            call(i32(1), 3, dtype="other"),
+            call(i32(1), -1),
+        ],
+        module="nn",
+        dtypes=("bool", "int8", "uint8", "uint32", "int64", "float32"),
+    ),
+)

@@ -1,0 +1,281 @@
+"""Records of `tracefx.numpy`: shapes, the order of elements, joining and splitting."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tests.differential.records import Call, Known, Record, Weak, bools, c_grid, call, f32, grid, i32, record
+
+X: Final = grid(2, 3, 4)
+Y: Final = grid(2, 3)
+ROW: Final = grid(3)
+NONE: Final = np.zeros((2, 0), np.float32)
+NO_ARRAY: Final = (call("a"), call(None), call([1.0, 2.0]))
+
+
+def moved(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = (), **kw: Any) -> Record:
+    """A function that is linear, so that a few calls tell all about derivatives."""
+    return record(name, *calls, values=values, refused=refused, **kw)
+
+
+RECORDS: Final[tuple[Record, ...]] = (
+    moved(
+        "reshape",
+        call(Y, (3, 2)),
+        call(Y, -1),
+        call(X, (4, -1, 2)),
+        call(X, (4, 6), order="F"),
+        call(Weak(Y), (6, 1)),
+        values=(
+            call(NONE, (0, 5)),
+            call(NONE, (3, 0)),
+            call(2.0, (1, 1)),
+            call(Y, np.int64(6)),
+            call(Y, [2, 3]),
+            call(f32(1)[0], ()),
+        ),
+        refused=(
+            call(Y, (4, 2)),
+            call(Y, (-1, -1)),
+            call(Y, (-1, 4)),
+            call(Y, (1.5, 4)),
+            call(Y, (-2, 3)),
+            call(Y, (6,), order="K"),
+            call([1, 2], (2,)),
+            call(NONE, (-1, 0)),
+            call(Y, "a"),
+        ),
+    ),
+    moved("ravel", call(Y), call(X, order="F"), values=(call(2.0), call(NONE)), refused=(*NO_ARRAY, call(Y, "X"))),
+    moved(
+        "transpose",
+        call(Y),
+        call(X, (1, -1, 0)),
+        call(ROW),
+        call(X, None),
+        values=(call(2.0), call(NONE)),
+        refused=(*NO_ARRAY, call(Y, (0, 0)), call(Y, (0,)), call(Y, (0, 2)), call(Y, 1.0)),
+    ),
+    moved(
+        "permute_dims", call(Y, (1, 0)), call(X, (1, 2, 0)), refused=(call(Y, (0, 0)), call(Y, (0, 2)), call("a", (0,)))
+    ),
+    moved("matrix_transpose", call(Y), call(X), values=(call(NONE),), refused=(call(ROW), call(2.0), call("a"))),
+    moved(
+        "swapaxes",
+        call(X, 0, -1),
+        call(Y, 1, 1),
+        values=(call(NONE, 0, 1),),
+        refused=(call(Y, 0, 5), call("a", 0, 0), call(Y, 0.5, 1)),
+    ),
+    moved(
+        "moveaxis",
+        call(X, 0, -1),
+        call(X, (0, 1), (-1, 0)),
+        call(X, (), ()),
+        refused=(call(X, 0, (0, 1)), call(X, 0, 3), call(X, (0, 0), (1, 2)), call("a", 0, 0), call(X, 0.5, 1)),
+    ),
+    moved(
+        "squeeze",
+        call(X[:1]),
+        call(X[:, :1], 1),
+        call(X[:1, :, :1], (0, -1)),
+        call(X),
+        values=(call(2.0), call(np.zeros((0, 1), np.float32))),
+        refused=(*NO_ARRAY, call(Y, 0), call(Y, 3), call(X[:1], (0, 0)), call(X[:1], 0.0)),
+    ),
+    moved(
+        "expand_dims",
+        call(Y, 1),
+        call(Y, (0, -1)),
+        call(Y, ()),
+        values=(call(2.0, 0), call(NONE, 0)),
+        refused=(call(Y, 4), call(Y, (0, 0)), call("a", 0), call(Y, 0.5)),
+    ),
+    moved(
+        "broadcast_to",
+        call(Y, (4, 2, 3)),
+        call(grid(3, 1), (3, 2)),
+        call(Weak(grid()), (2,)),
+        values=(call(2.0, (2,)), call(NONE, (3, 2, 0)), call(ROW, 3)),
+        refused=(call(Y, (3, 3)), call(Y, (3,)), call("a", (2,)), call(Y, (-1, 3)), call(Y, 1.5)),
+    ),
+    moved(
+        "broadcast_arrays",
+        call(Y, ROW, Weak(grid())),
+        call(Y),
+        values=(call(), call(2.0, ROW), call(ROW, bools(True))),
+        refused=(call(Y, f32(1, 2)), call(Y, "a")),
+    ),
+    moved(
+        "flip",
+        call(X),
+        call(X, (0, -1)),
+        call(X, 1),
+        values=(call(NONE), call(2.0)),
+        refused=(*NO_ARRAY, call(X, 3), call(X, (0, 0))),
+    ),
+    moved(
+        "roll",
+        call(X, 3),
+        call(X, -1, 1),
+        call(X, (1, 2), (0, 2)),
+        call(X, 1, (0, 2)),
+        call(ROW, 7),
+        values=(call(NONE, 1), call(ROW, i32(1)[0]), call(2.0, 1), call(X, (1, 2), 0)),
+        refused=(call("a", 1), call(X, 1, 3), call(X, (1, 2), (0, 1, 2)), call(X, 1.5)),
+    ),
+    moved(
+        "tile",
+        call(Y, 2),
+        call(Y, (2, 1)),
+        call(ROW, (2, 1, 2)),
+        call(X, (1, 2)),
+        values=(call(Y, (2, 0)), call(2.0, 3), call(Y, ())),
+        refused=(call("a", 2), call(Y, -1), call(Y, 1.5)),
+    ),
+    moved(
+        "repeat",
+        call(Y, 2),
+        call(X, 3, axis=1),
+        call(Y, Known(np.array([1, 0, 2])), axis=1),
+        call(Y, 2, axis=-1),
+        call(Y, i32(1, 0, 2), axis=1, total_repeat_length=3),
+        call(Y, i32(2, 1, 2), axis=1, total_repeat_length=4),
+        values=(
+            call(NONE, 2),
+            call(2.0, 3),
+            call(Y, 0),
+            call(ROW, [1, 2, 0]),
+            call(ROW, i32(1, 0, 0), total_repeat_length=4),
+        ),
+        refused=(call("a", 2), call(Y, 2, axis=2), call(Y, [1, 2], axis=1), call(Y, 1.5)),
+    ),
+    moved(
+        "pad",
+        call(Y, 1),
+        call(Y, (1, 2), constant_values=7),
+        call(X, ((0, 1), (2, 0), (0, 0))),
+        call(Y, ((1, 0), (0, 2)), constant_values=((1, 2), (3, 4))),
+        *[call(Y, ((1, 3), (2, 0)), mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap")],
+        values=(call(NONE, 1), call(i32(1, 2), 1, constant_values=1.5), call(ROW, 0)),
+        refused=(
+            call("a", 1),
+            call(Y, -1),
+            call(Y, ((1, 2), (1, 2), (1, 2))),
+            call(Y, 1, mode="other"),
+            call(Y, 1.5),
+            call(NONE, 1, mode="reflect"),
+        ),
+    ),
+    moved("atleast_1d", call(grid()), call(Y), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
+    moved("atleast_2d", call(ROW), call(X), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
+    moved("atleast_3d", call(ROW), call(Y), call(grid(), X), values=(call(2.0), call()), refused=NO_ARRAY),
+    moved(
+        "concatenate",
+        call([Y, Y + 1], 1),
+        call([Y, ROW], None),
+        call((Y, Y[:1], Y)),
+        call([Y, f32([1, 2]).T], -1),
+        call([Y, Weak(Y)]),
+        call(X),
+        values=(
+            call([Y, i32([1, 2, 3])]),
+            call([Y, Y], dtype="float16"),
+            call([NONE, NONE], 1),
+            call([i32(1), bools(True)]),
+            call([c_grid(2), ROW]),
+        ),
+        refused=(
+            call([]),
+            call(1),
+            call([1, 2]),
+            call([Y, ROW]),
+            call([Y, Y], 2),
+            call([Y, Y[:, :2]]),
+            call([Y, "a"]),
+            call("a"),
+        ),
+    ),
+    moved(
+        "stack",
+        call([Y, Y + 1]),
+        call([Y, Y + 1], -1),
+        call((ROW, Weak(ROW)), 1),
+        call(Y),
+        values=(call([1, 2.5]), call([ROW, i32(1, 2, 3)]), call([NONE]), call([ROW], dtype="int8")),
+        refused=(call([]), call([Y, ROW]), call([Y, Y], 3), call(1), call([Y, "a"])),
+    ),
+    moved(
+        "vstack",
+        call([ROW, ROW + 1]),
+        call([Y, ROW]),
+        values=(call([1, 2.5]), call([ROW], dtype="int8")),
+        refused=(call([]), call([X, Y]), call(1)),
+    ),
+    moved(
+        "hstack",
+        call([ROW, ROW + 1]),
+        call([Y, Y]),
+        values=(call([1, 2.5]), call([ROW], dtype="int8")),
+        refused=(call([]), call([X, Y]), call(1)),
+    ),
+    moved(
+        "append",
+        call(Y, ROW),
+        call(Y, Y + 1, 0),
+        call(ROW, 1.0),
+        values=(call(ROW, i32(1)), call(NONE, ROW)),
+        refused=(call(Y, ROW, 0), call("a", 1.0), call(ROW, "a"), call(Y, Y, 2)),
+    ),
+    moved(
+        "split",
+        call(X, 2),
+        call(X, [1, 3], -1),
+        call(Y, 1),
+        call(X, 2, 2),
+        values=(call(ROW, [5]), call(NONE, 2), call(ROW, [])),
+        refused=(call(Y, 3), call("a", 2), call(Y, 2, 2), call(2.0, 1), call(Y, 0)),
+    ),
+    moved(
+        "array_split",
+        call(X, 3, 2),
+        call(X, [1, 3], -1),
+        call(ROW, 5),
+        values=(call(NONE, 2),),
+        refused=(call("a", 2), call(Y, 2, 2), call(Y, 0)),
+    ),
+    moved(
+        "astype",
+        call(Y, "float64"),
+        call(Y, "bfloat16"),
+        call(Y, "complex64"),
+        call(c_grid(2), "complex64"),
+        call(Y, None),
+        call(Weak(Y), "float32"),
+        values=(
+            call(f32(1.5, -2.5, 300), "int8"),
+            call(f32(0, 2), bool),
+            call(i32(-1, 300), "uint8"),
+            call(f32(-1.0, 3e9), "uint32"),
+            call(2.5, int),
+            call(bools(True), float),
+        ),
+        refused=(call(Y, "other"), call("a", "int8"), call(Y, np.dtype("datetime64"))),
+    ),
+    moved("ndim", call(X), call(2.0), call(f32(1)), is_plain=True, batched=False, derivatives=False, dtypes=()),
+    moved(
+        "size",
+        call(X),
+        call(X, 1),
+        call(X, (0, 2)),
+        call(2.0),
+        call(NONE),
+        refused=(call(X, 3),),
+        is_plain=True,
+        batched=False,
+        derivatives=False,
+        dtypes=(),
+    ),
+)

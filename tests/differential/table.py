@@ -1,0 +1,36 @@
+"""The table: every record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.differential import (
+    creation,
+    elementwise,
+    indexing,
+    kinds,
+    lax_arrays,
+    lax_elementwise,
+    lax_indexing,
+    linear,
+    methods,
+    nn,
+    reductions,
+    shapes,
+)
+from tests.differential.records import Record
+
+RECORDS: Final[tuple[Record, ...]] = (
+    *elementwise.RECORDS,
+    *reductions.RECORDS,
+    *shapes.RECORDS,
+    *creation.RECORDS,
+    *indexing.RECORDS,
+    *kinds.RECORDS,
+    *linear.RECORDS,
+    *methods.RECORDS,
+    *lax_elementwise.RECORDS,
+    *lax_arrays.RECORDS,
+    *lax_indexing.RECORDS,
+    *nn.RECORDS,
+)

@@ -1,0 +1,52 @@
+"""Every function of `tracefx.numpy`, `tracefx.lax` and `tracefx.nn` against the one of the same name in JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.differential import harness
+from tests.differential.differences import DIFFERENCES
+from tests.differential.harness import Found
+from tests.differential.records import Record
+from tests.differential.table import RECORDS
+
+each_record: Final = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+
+
+def check(record: Record, aspects: tuple[str, ...], find: Callable[[Record], Found]) -> None:
+    """What is found is what is known, no more and no less."""
+    found = find(record)
+    known = [
+        beginning
+        for difference in DIFFERENCES
+        if difference.concerns(record.name)
+        for beginning in difference.beginnings
+        if beginning.split()[0] in aspects
+    ]
+    new = [each for each in found if not any(each.startswith(beginning) for beginning in known)]
+    assert not new, "\n".join([record.name, *new])
+    gone = [beginning for beginning in known if not any(each.startswith(beginning) for each in found)]
+    assert not gone, f"{record.name} differs from JAX no more: take {gone} out of differences.py"
+
+
+@each_record
+def test_values_and_types(record: Record) -> None:
+    check(record, ("value", "compiled", "dtype"), lambda record: harness.values(record) + harness.types(record))
+
+
+@each_record
+def test_errors_and_names(record: Record) -> None:
+    check(record, ("error", "name"), lambda record: harness.refusals(record) + harness.other_names(record))
+
+
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.derivatives], ids=lambda record: record.name)
+def test_derivatives(record: Record) -> None:
+    check(record, ("jvp", "grad", "second"), harness.derivatives)
+
+
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.batched], ids=lambda record: record.name)
+def test_batches(record: Record) -> None:
+    check(record, ("vmap",), harness.batches)
