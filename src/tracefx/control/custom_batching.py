@@ -7,7 +7,6 @@ for the batch. So `vmap` of a gradient is the gradient of what the rule computes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -15,9 +14,8 @@ from typing_extensions import override
 
 from tracefx.control.bodies import chosen, linear, merged, nonzero, present, spread
 from tracefx.control.custom_jvp import called
-from tracefx.control.functions import NOWHERE, Flat, OutDims, Scope, body, evaluated, mapped_function, within
+from tracefx.control.functions import NOWHERE, Flat, OutDims, Scope, body, evaluated, made_from, mapped_function, within
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import is_inexact
 from tracefx.core.effects import Effects
@@ -134,7 +132,7 @@ class CustomVmap(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposa
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.jaxpr, args, self.label)
+        return eval_jaxpr(self.jaxpr, (), args)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -191,7 +189,7 @@ def _by_rule(
 def _hosted(label: str, rule: BatchRule, scope: Scope, count: int) -> BatchRule:
     """The rule of an operation whose first `count` operands are what its functions closed over."""
 
-    @wraps(rule)
+    @made_from(rule, scope.key, count)
     def hosted(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
         if any(batched[:count]):
             raise ClosedOverTracerError(
@@ -210,7 +208,7 @@ def _after(count: int, rule: BatchRule) -> BatchRule:
 def _rule_beside(mapper: Mapper, rule: BatchRule, out: OutDims) -> BatchRule:
     """The rule for another axis than the mapper's, which no operand has, though the function may close over it."""
 
-    @wraps(rule)
+    @made_from(rule, "beside", mapper.axis, out.key)
     def beside(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         out_batched: Mask = ()
 
@@ -236,7 +234,7 @@ def _rule_beside(mapper: Mapper, rule: BatchRule, out: OutDims) -> BatchRule:
 def _derivative(fun: Flat, mask: Mask) -> Flat:
     """Primals, and tangents of those in the mask, to the tangents of the outputs that can have one."""
 
-    @wraps(fun)
+    @made_from(fun, "derivative", mask)
     def pushed(*values: Value) -> list[Value]:
         return _push(fun, mask, values)
 
@@ -260,7 +258,7 @@ def _push(fun: Flat, mask: Mask, values: Sequence[Value]) -> list[Value]:
 def _rule_of_derivative(rule: BatchRule, mask: Mask) -> BatchRule:
     n = len(mask)
 
-    @wraps(rule)
+    @made_from(rule, "derivative", mask)
     def pushed(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         of_tangents = merged(mask, batched[n:], [False] * mask.count(False))
         joint = tuple([p or t for p, t in zip(batched[:n], of_tangents, strict=True)])
@@ -285,7 +283,7 @@ def _rule_of_transpose(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -
     """The rule of a map's transpose: operands outside the mask, and cotangents of outputs that have one."""
     avals, count = jaxpr.in_avals, mask.count(False)
 
-    @wraps(rule)
+    @made_from(rule, "transpose", mask, given, avals)
     def pulled(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         known, cts = args[:count], args[count:]
         joint = merged(mask, [True] * sum(mask), batched[:count])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from typing import final
 
 from attrs import evolve, field, frozen
@@ -18,13 +17,13 @@ from tracefx.control.functions import (
     body,
     evaluated,
     hosted_rule,
+    made_from,
     mapped_function,
     mapped_rule,
     typed,
     within,
 )
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
 from tracefx.core.handler import ROOT, Handler, bind
@@ -136,7 +135,7 @@ class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.jaxpr, args, self.label)
+        return eval_jaxpr(self.jaxpr, (), args)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -171,7 +170,7 @@ class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
 def _selected(rule: Rule, used: tuple[bool, ...]) -> Rule:
     """The rule for those of the outputs that are used."""
 
-    @wraps(rule)
+    @made_from(rule, "selected", used)
     def some(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = rule(primals, tangents)
         return chosen(outs, used), chosen(out_tangents, used)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from typing import TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -20,12 +19,12 @@ from tracefx.control.functions import (
     body,
     closes_over,
     evaluated,
+    made_from,
     mapped_function,
     typed,
     within,
 )
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects
@@ -167,7 +166,7 @@ class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.jaxpr, args, self.label)
+        return eval_jaxpr(self.jaxpr, (), args)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -204,7 +203,7 @@ class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
 
 
 def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
-    @wraps(fwd)
+    @made_from(fwd, "within", enter)
     def entered(primals: Sequence[Value], perturbed: Mask) -> Forward:
         forward = within(enter, fwd)(primals, perturbed)
         return evolve(forward, pull=within(enter, forward.pull))
@@ -215,7 +214,7 @@ def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> Fo
 def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> ForwardRule:
     """The forward pass of an operation whose first `count` operands are what its functions closed over."""
 
-    @wraps(fwd)
+    @made_from(fwd, scope.key, count)
     def hosted(primals: Sequence[Value], perturbed: Mask) -> Forward:
         if any(perturbed[:count]):
             raise closes_over(label)
@@ -223,7 +222,7 @@ def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> F
         forward = scope.around(fwd, consts)(primals[count:], perturbed[count:])
         kept = list(consts) if scope.held else []
 
-        @wraps(forward.pull)
+        @made_from(forward.pull, scope.key, tuple([c.aval for c in consts]))
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             k = len(kept)
             found = scope.around(forward.pull, residuals[:k])(residuals[k:], cts)
@@ -237,12 +236,12 @@ def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> F
 def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
     """The forward pass for those of the outputs that are used."""
 
-    @wraps(fwd)
+    @made_from(fwd, "selected", used)
     def some(primals: Sequence[Value], perturbed: Mask) -> Forward:
         forward = fwd(primals, perturbed)
         avals = [o.aval for o in forward.outs]
 
-        @wraps(forward.pull)
+        @made_from(forward.pull, "selected", used)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             given = iter(cts)
             return forward.pull(
@@ -255,7 +254,7 @@ def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
 
 
 def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) -> ForwardRule:
-    @wraps(fwd)
+    @made_from(fwd, "mapped", mapper.axis, tuple(dims), out.key)
     def batched(primals: Sequence[Value], perturbed: Mask) -> Forward:
         made: list[Forward] = []
 
@@ -284,7 +283,7 @@ def _mapped_pull(
     """
     mapped = any(d is not None for d in out_dims)
 
-    @wraps(pull)
+    @made_from(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
     def batched(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         n, mask = len(residuals), nonzero(cts)
         found_mask: Mask = ()

@@ -7,19 +7,20 @@ has done its work. The program that was recorded takes them as operands then, an
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import wraps
 from types import MappingProxyType
-from typing import ClassVar, Final, TypeAlias, TypeVar, final
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.bodies import chosen, nonzero, present
 from tracefx.core.avals import ShapedArray
+from tracefx.core.equality import StrictlyEqual
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.handler import CURRENT, NO_AXES, Handler, Tracer
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
+from tracefx.core.printer import callable_name
 from tracefx.core.values import Value
 from tracefx.handlers.stage import stage
 from tracefx.ops.basis import batch_first, retyped
@@ -30,13 +31,45 @@ Flat: TypeAlias = Callable[..., Sequence[Value]]
 """A function of values to values."""
 Dims: TypeAlias = Sequence[int | None]
 
+# ------------------------------------------------------------------ functions that equal each other
+
+
+@final
+class Made(StrictlyEqual, Generic[P, R]):
+    """A function made from another one, whose name it has. What was made in one way from one function is equal."""
+
+    __name__: str
+
+    def __init__(self, call: Callable[P, R], source: Callable[..., object], how: tuple[object, ...]) -> None:
+        self.__qualname__ = callable_name(source)
+        self._call = call
+        self._source = source
+        self._how = how
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(*args, **kwargs)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Made) and self._how == other._how and self._source == other._source)
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self._how, self._source))
+
+
+def made_from(source: Callable[..., object], *how: object) -> Callable[[Callable[P, R]], Made[P, R]]:
+    """Decorates the function that is made from `source`; `how` is all that it depends on besides."""
+    return lambda call: Made(call, source, how)
+
+
 # ------------------------------------------------------------------ handlers in force in a function
 
 
 def within(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P, R]:
     """The function, run under `enter` of the handler that is current then."""
 
-    @wraps(f)
+    @made_from(f, "within", enter)
     def entered(*args: P.args, **kwargs: P.kwargs) -> R:
         token = CURRENT.set(enter(CURRENT.get()))
         try:
@@ -57,6 +90,10 @@ class Scope:
 
     held: tuple[Value, ...]
     named: Mapping[Hashable, int]
+
+    @property
+    def key(self) -> Hashable:
+        return tuple(map(id, self.held)), tuple(self.named.items())
 
     def around(self, f: Callable[P, R], operands: Sequence[Value]) -> Callable[P, R]:
         """The function, which finds `operands` in the place of what it closed over."""
@@ -186,6 +223,10 @@ class OutDims:
         self._axis = axis
         self._settled: bool | list[bool] = settled if isinstance(settled, bool) else [d is not None for d in settled]
 
+    @property
+    def key(self) -> Hashable:
+        return tuple(self._settled) if isinstance(self._settled, list) else self._settled
+
     def settle(self, *dims: Dims) -> list[bool]:
         """Which outputs have the axis; in each of `dims`, where the values that share an output's place have it."""
         found = [any(d is not None for d in column) for column in zip(*dims, strict=True)]
@@ -209,7 +250,7 @@ class OutDims:
 
 
 def mapped_function(mapper: Mapper, f: Flat, dims: Dims, out: OutDims) -> Flat:
-    @wraps(f)
+    @made_from(f, "mapped", mapper.axis, tuple(dims), out.key)
     def batched(*values: Value) -> list[Value]:
         outs, out_dims = mapper.run(f, values, dims)
         return list(map(out.place, outs, out_dims, out.settle(out_dims)))
@@ -222,7 +263,7 @@ Rule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], tuple[Sequence[
 
 
 def mapped_rule(mapper: Mapper, rule: Rule, dims: Dims, out: OutDims) -> Rule:
-    @wraps(rule)
+    @made_from(rule, "mapped", mapper.axis, tuple(dims), out.key)
     def batched(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
         n, mask = len(primals), nonzero(tangents)
         out_mask: tuple[bool, ...] = ()
@@ -252,7 +293,7 @@ def mapped_rule(mapper: Mapper, rule: Rule, dims: Dims, out: OutDims) -> Rule:
 def hosted_rule(label: str, rule: Rule, scope: Scope, count: int) -> Rule:
     """The rule of an operation whose first `count` operands are what its functions closed over."""
 
-    @wraps(rule)
+    @made_from(rule, scope.key, count)
     def hosted(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         if any(nonzero(tangents[:count])):
             raise closes_over(label)

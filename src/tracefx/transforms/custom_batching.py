@@ -9,7 +9,7 @@ from typing import Any, TypeVar, final
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.custom_batching import CustomVmapCall
-from tracefx.control.functions import resolved
+from tracefx.control.functions import made_from, resolved
 from tracefx.core import trees
 from tracefx.core.handler import bind
 from tracefx.core.primitive import MappedAxis
@@ -74,7 +74,7 @@ class custom_vmap(CustomFunction[P, R]):
         outputs = Outputs(self._name)
         what = f"the batching rule {name_of(vmap_rule)} of {self._name}"
 
-        @functools.wraps(vmap_rule)
+        @made_from(vmap_rule, self, in_tree)
         def rule(axis: MappedAxis, batched: Mask, operands: Sequence[Value]) -> tuple[list[Value], Mask]:
             in_batched, trees_of = list(in_tree.unflatten(batched)), in_tree.unflatten(to_arrays(operands))
             pair = run(vmap_rule, self._name, axis.size, in_batched, *trees_of)

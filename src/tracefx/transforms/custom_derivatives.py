@@ -12,13 +12,13 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, Forward
-from tracefx.control.functions import resolved
+from tracefx.control.functions import made_from, resolved
 from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.handler import Tracer, bind, current
-from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef, keystr
 from tracefx.core.values import Value, as_value, get_aval
@@ -28,7 +28,16 @@ from tracefx.ops.basis import retyped
 from tracefx.ops.elementwise import add_tangents
 from tracefx.transforms.arguments import flatten_values, leaf_value, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import require_types
-from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, fits, flat_function, require_pair, run
+from tracefx.transforms.custom_functions import (
+    CustomFunction,
+    Outputs,
+    called,
+    fits,
+    flat_function,
+    key_of,
+    require_pair,
+    run,
+)
 from tracefx.transforms.differentiation import cotangent
 
 P = ParamSpec("P")
@@ -187,7 +196,7 @@ class custom_jvp(CustomFunction[P, R]):
         outputs = Outputs(self._name)
         what = f"the rule {name_of(rule)} of {self._name}"
 
-        @functools.wraps(rule)
+        @made_from(rule, self, *arguments.key, in_tree, symbolic)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
             pushed = in_tree.unflatten([_shown(t, symbolic) for t in tangents])
             statics = arguments.statics.values()
@@ -313,7 +322,7 @@ class custom_vjp(CustomFunction[P, R]):
         outputs = Outputs(self._name)
         what = f"the forward rule {name_of(fwd)} of {self._name}"
 
-        @functools.wraps(fwd)
+        @made_from(fwd, self, bwd, *arguments.key, in_tree, symbolic)
         def forward(primals: Sequence[Value], perturbed: Mask) -> Forward:
             leaves = to_arrays(primals)
             if symbolic:
@@ -327,7 +336,7 @@ class custom_vjp(CustomFunction[P, R]):
                 tuple([p.aval.tangent() for p in primals]),
             )  # fmt: skip
 
-            @functools.wraps(bwd)
+            @made_from(bwd, *backward.key)
             def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
                 return backward.pull(residuals, cts)
 
@@ -376,6 +385,14 @@ class _Backward:
     out_tree: TreeDef
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All that the result of `pull` depends on besides the rule and the operands."""
+        residuals = self.residuals
+        others = tuple([(i, key_of(x)) for i, x in residuals.others.items()])
+        statics = tuple(map(key_of, self.statics))
+        return self.name, self.symbolic, statics, residuals.tree, others, self.out_tree, self.in_tree, self.avals
 
     def pull(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         ct = self.out_tree.unflatten([_shown(t, self.symbolic) for t in cts])
@@ -453,13 +470,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
         jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current())
         assert in_tree is not None
-        tree = in_tree
-
-        def back(ct: PyTree, *consts: Any) -> Any:
-            cts, _ = flatten_values(ct, f"the cotangents of {name_of(fun)}")
-            return tree.unflatten(to_arrays(eval_jaxpr(jaxpr, list(map(as_value, consts)), cts)))
-
-        return out, trees.Partial(_swapped, trees.Partial(back), *to_arrays(consts))
+        return out, trees.Partial(_Pulled(name_of(fun), jaxpr, in_tree), *to_arrays(consts))
 
     def bwd(residuals: trees.Partial[Any], ct: Any) -> Any:
         return residuals(ct)
@@ -472,9 +483,19 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 _PARTS = "output, backward pass"
 
 
-def _swapped(back: Callable[..., Any], *consts_and_ct: Any) -> Any:
-    *consts, ct = consts_and_ct
-    return back(ct, *consts)
+@final
+@frozen
+class _Pulled:
+    """A traced backward pass, as a function of its constants and the cotangent."""
+
+    name: str
+    jaxpr: Jaxpr
+    in_tree: TreeDef
+
+    def __call__(self, *consts_and_ct: Any) -> Any:
+        *consts, ct = consts_and_ct
+        cts, _ = flatten_values(ct, f"the cotangents of {self.name}")
+        return self.in_tree.unflatten(to_arrays(eval_jaxpr(self.jaxpr, list(map(as_value, consts)), cts)))
 
 
 # ------------------------------------------------------------------ closure_convert

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import MethodType
 from typing import Any, Concatenate, Generic, Self, TypeVar, final, overload
 
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.functions import resolved, typed
+from tracefx.control.functions import made_from, resolved, typed
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
+from tracefx.core.equality import strict
 from tracefx.core.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.core.handler import Tracer
 from tracefx.core.source import ORIGIN
@@ -46,6 +47,15 @@ def run(f: Callable[P, R], name: str, *args: P.args, **kwargs: P.kwargs) -> R:
         ORIGIN.reset(token)
 
 
+def key_of(x: object) -> Hashable:
+    """What tells an object that a rule holds from others: its content, or itself if it can't be hashed."""
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return strict(x)
+
+
 @final
 @frozen(eq=False)
 class Arguments:
@@ -53,6 +63,10 @@ class Arguments:
 
     statics: dict[int, Any]
     dynamic: tuple[Any, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return tuple([(i, key_of(x)) for i, x in self.statics.items()])
 
     def merged(self, dynamic: Sequence[Any]) -> list[Any]:
         rest: Iterator[Any] = iter(dynamic)
@@ -204,7 +218,7 @@ def flat_function(
 ) -> Callable[..., list[Value]]:
     """The function as one of values."""
 
-    @functools.wraps(custom.fun)
+    @made_from(custom.fun, *arguments.key, in_tree)
     def flat(*values: Value) -> list[Value]:
         out = run(called, name_of(custom.fun), custom.fun, arguments.merged(in_tree.unflatten(to_arrays(values))))
         return outputs.flatten(out, f"the output of {name_of(custom.fun)}")

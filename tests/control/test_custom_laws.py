@@ -1,0 +1,87 @@
+"""Rules that are true change nothing: generated programs, wrapped anywhere in a generated stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tracefx.testing import LAWS, check_function
+from tracefx.testing.laws import jvp_is_the_derivative, text_says_it_all
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import stacked
+
+Function: TypeAlias = Callable[..., Any]
+
+
+def nothing(f: Function) -> Function:
+    return f
+
+
+def with_jvp(f: Function) -> Function:
+    custom: Any = fx.custom_jvp(lambda *xs: f(*xs))
+    custom.defjvp(lambda primals, tangents: fx.jvp(f, primals, tangents))
+    return custom  # type: ignore[no-any-return]  # a function
+
+
+def with_vjp(f: Function) -> Function:
+    custom: Any = fx.custom_vjp(lambda *xs: f(*xs))
+    custom.defvjp(lambda *xs: (custom(*xs), xs), lambda xs, ct: fx.vjp(f, *xs)[1](ct))
+    return custom  # type: ignore[no-any-return]  # a function
+
+
+def with_gradient(f: Function) -> Function:
+    return fx.custom_gradient(lambda *xs: fx.vjp(f, *xs))
+
+
+def with_vmap(f: Function) -> Function:
+    custom: Any = fx.custom_batching.custom_vmap(lambda *xs: f(*xs))
+
+    @custom.def_vmap  # type: ignore[untyped-decorator]  # as the function
+    def rule(axis_size: int, in_batched: list[bool], *xs: Any) -> Any:
+        return fx.vmap(f, in_axes=tuple([0 if b else None for b in in_batched]))(*xs), True
+
+    return custom  # type: ignore[no-any-return]  # a function
+
+
+def in_sequence(f: Function) -> Function:
+    return fx.custom_batching.sequential_vmap(f)
+
+
+WRAPPERS: Final = (nothing, with_jvp, with_vjp, with_gradient, with_vmap, in_sequence)
+Wrappers: TypeAlias = Sequence[Callable[[Function], Function]]
+
+
+def wrapped(case: Stacked, wrappers: Wrappers) -> Function:
+    f: Function = case.program.function(fnp)
+    for layer, wrap in zip(case.layers, wrappers, strict=False):
+        f = layer.over(fx, fnp, wrap(f))
+    return wrappers[-1](f)
+
+
+@few(25)
+@given(stacked(max_steps=3, max_layers=3), st.lists(st.sampled_from(WRAPPERS), min_size=4, max_size=4))
+def test_true_rules_change_nothing(case: Stacked, wrappers: Wrappers) -> None:
+    with fx.enable_x64():
+        inputs = [fnp.asarray(x) for x in case.inputs()]
+        want = np.asarray(case.function(fx, fnp)(*inputs))
+        got = wrapped(case, wrappers)(*inputs)
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * max(1.0, np.max(np.abs(want), initial=0.0)))
+
+
+# Programs that hold functions print and don't parse; differences say nothing near a kink.
+APPLICABLE: Final = tuple([law for law in LAWS if law not in (text_says_it_all, jvp_is_the_derivative)])
+
+
+@few(10)
+@given(stacked(max_steps=3, max_layers=1), st.lists(st.sampled_from(WRAPPERS[1:]), min_size=2, max_size=2))
+def test_the_laws_hold(case: Stacked, wrappers: Wrappers) -> None:
+    with fx.enable_x64(), fx.disable_jit():
+        inputs = [fnp.asarray(x) for x in case.inputs()]
+        check_function(wrapped(case, wrappers), *inputs, laws=APPLICABLE)
