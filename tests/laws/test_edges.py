@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +19,22 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from tests.laws.examples import few
+from tests.laws.references import reference
 from tests.laws.samples import SAMPLES
 from tests.ops.harness import assert_close, aval_of
 from tracefx.core import dtypes
 from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import from_numpy, to_numpy
+from tracefx.ops.basis import ConvertElementType, ReduceSum
+from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from tracefx.ops.elementwise import Elementwise
 from tracefx.ops.operation import Compiled
+from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
+from tracefx.ops.representation import ReducePrecision
 from tracefx.testing import (
     check_function,
     check_primitive,
@@ -75,26 +83,10 @@ def test_laws(prim: Elementwise, data: st.DataObject) -> None:
 
 # ------------------------------------------------------------------ beside JAX
 
-NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not"}
+LEAST_BITS: Final[Mapping[str, int]] = MappingProxyType(
+    {"abs": 8, "population_count": 8, "reduce_and": 8, "reduce_or": 8, "reduce_xor": 8}
 )
-WITH: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
-    {
-        "integer_pow": lambda x: jax.lax.integer_pow(x, 3),
-        "round": lambda x: jax.lax.round(x, jax.lax.RoundingMethod.AWAY_FROM_ZERO),
-        "reduce_precision": lambda x: jax.lax.reduce_precision(x, 5, 10),
-    }
-)
-
-
-def oracle(prim: Primitive) -> Callable[..., Any]:
-    """JAX's function of that name, with the parameters that the sample has."""
-    found: Callable[..., Any] = WITH.get(prim.name) or getattr(jax.lax, NAMES.get(prim.name, prim.name))
-    return found
-
-
-LEAST_BITS: Final[Mapping[str, int]] = MappingProxyType({"abs": 8, "population_count": 8})
-"""JAX has no absolute value of narrower integers, and counts the bits of the byte that one fills."""
+"""JAX refuses narrower integers, and counts the bits of the byte that one fills."""
 
 
 def settled(x: NDArray) -> NDArray:
@@ -117,7 +109,51 @@ def test_values_are_jaxs(prim: Elementwise, data: st.DataObject) -> None:
     count = 2 if prim.name == "polygamma" else len(SAMPLES[prim.name][0].operands[0])  # its sample sets the order
     drawn_xs = data.draw(operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1)))
     xs = [settled(to_numpy(x)) for x in drawn_xs]
-    want = oracle(prim)(*[jnp.asarray(x, x.dtype) for x in xs])
+    want = reference(prim)(*[jnp.asarray(x, x.dtype) for x in xs])
     got = bind1(prim, *[from_numpy(x, x.dtype) for x in xs])
     assert got.aval == aval_of(want)
     assert_close(to_numpy(got), np.asarray(want), ulps_of(prim.name), f"{prim.name} of {xs}")
+
+
+# ------------------------------------------------------------------ of one operand, not element by element
+
+
+def of_one(draw: DrawFn, prim: Primitive) -> Array:
+    """An array with an axis to go along, which may have no elements."""
+
+    def accepts(dtype: DType) -> bool:
+        if dtypes.itemsize_bits(dtype) < LEAST_BITS.get(prim.name, 1):
+            return False
+        with suppress(TypeError):
+            prim.abstract_eval(ShapedArray((2, 2), dtype))
+            return True
+        return False
+
+    shape = draw(st.sampled_from([(0,), (1,), (2,), (3,), (2, 2), (0, 2), (3, 0)]))
+    return draw(arrays(draw(drawn.dtypes(accepts)), shape))
+
+
+ALONG: Final[tuple[Primitive, ...]] = (
+    ReducePrecision(5, 10),
+    ReducePrecision(8, 7),
+    *[ConvertElementType(dtype) for dtype in drawn.DTYPES],
+    *[kind((0,)) for kind in (ReduceSum, ReduceProd, ReduceMax, ReduceMin, ReduceAnd, ReduceOr, ReduceXor)],
+    *[kind((0,), dtypes.int32) for kind in (ArgMax, ArgMin)],
+    *[kind(0, back) for kind in (CumSum, CumProd, CumMax, CumMin, CumLogSumExp) for back in (False, True)],
+)
+
+
+@pytest.mark.parametrize("prim", ALONG, ids=str)
+@few(15)
+@given(st.data())
+def test_along_an_axis_values_are_jaxs(prim: Primitive, data: st.DataObject) -> None:
+    x = settled(to_numpy(data.draw(st.composite(of_one)(prim))))
+    if isinstance(prim, ArgMax | ArgMin) and not x.shape[0]:
+        return  # which they refuse
+    with warnings.catch_warnings(), jax.enable_x64(True):  # without which JAX's argmax refuses 64 bits
+        warnings.simplefilter("ignore")  # of imaginary parts that get lost
+        want = reference(prim)(jnp.asarray(x, x.dtype))
+    got = bind1(prim, from_numpy(x, x.dtype))
+    assert got.aval == aval_of(want)
+    host = np.asarray(want)
+    assert_close(to_numpy(got), host, ulps_of(prim.name).for_array(host), f"{prim} of {x!r}")
