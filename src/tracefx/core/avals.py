@@ -6,17 +6,18 @@ import functools
 from collections.abc import Iterable
 from typing import final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
+from tracefx.core.slots import setter
 
 Shape = tuple[int, ...]
 
 
 @final
-@frozen(cache_hash=True, order=False)
+@frozen(init=False, order=False, hash=False)
 class ShapedArray:
     """The type of an array: its shape, its dtype, and whether that dtype gives way to another (`weak_type`).
 
@@ -28,6 +29,26 @@ class ShapedArray:
     shape: Shape
     dtype: DType
     weak_type: bool = field(default=False)
+    _hash: int | None = field(default=None, init=False, eq=False, repr=False)
+
+    def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False) -> None:
+        _set_shape(self, shape)
+        _set_dtype(self, dtype)
+        _set_weak_type(self, weak_type)
+        _set_hash(self, None)
+
+    @override
+    def __hash__(self) -> int:
+        """Types are looked up far more often than made."""
+        found = self._hash
+        if found is None:
+            found = hash((self.shape, self.dtype, self.weak_type))
+            _set_hash(self, found)
+        return found
+
+    @override
+    def __reduce__(self) -> tuple[type[ShapedArray], tuple[Shape, DType, bool]]:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type)
 
     @property
     def ndim(self) -> int:
@@ -51,7 +72,7 @@ class ShapedArray:
         )
 
     def strong(self) -> ShapedArray:
-        return evolve(self, weak_type=False) if self.weak_type else self
+        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:
         """The type of tangents at a value of this type: `float0` where no derivative exists."""
@@ -72,6 +93,11 @@ class ShapedArray:
     @override
     def __repr__(self) -> str:
         return f"{self}*" if self.weak_type else str(self)
+
+
+_set_shape, _set_dtype, _set_weak_type, _set_hash = [
+    setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash")
+]
 
 
 @functools.lru_cache(maxsize=4096)

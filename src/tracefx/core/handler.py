@@ -50,6 +50,14 @@ class Handler(ABC):
         """The next handler of the chain; `None` at the root."""
 
     @property
+    def evaluates(self) -> bool:
+        """Whether the root is all that operations on numbers alone come to, so that they need not be handed down.
+
+        A handler that hands on what has no tracer of its own among the operands says what its `inner` says.
+        """
+        return False
+
+    @property
     def axes(self) -> Mapping[Hashable, int]:
         """The named axes in scope, with their sizes."""
         return NO_AXES if self.below is None else self.below.axes
@@ -101,9 +109,10 @@ class Tracer(Array):
 @final
 @frozen(eq=False)
 class Eval(Handler):
-    """The root: compute now."""
+    """The root: compute now. An evaluation without `evaluates` is asked every time."""
 
     title = "evaluation"
+    evaluates: bool = False
 
     @property
     @override
@@ -118,7 +127,7 @@ class Eval(Handler):
         return prim.evaluate(args)
 
 
-ROOT: Final = Eval()
+ROOT: Final = Eval(evaluates=True)
 CURRENT: Final[ContextVar[Handler]] = ContextVar("tracefx_handler", default=ROOT)
 H = TypeVar("H", bound=Handler)
 
@@ -166,6 +175,11 @@ class handling(Generic[H]):
         self._outer = None
 
 
+def evaluating() -> bool:
+    """Whether operations on numbers alone are evaluated here at once."""
+    return CURRENT.get().evaluates
+
+
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
     return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
@@ -174,12 +188,12 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     """`bind` for operations with one output, as an array."""
     handler = CURRENT.get()
-    if handler is ROOT:
+    if handler.evaluates:
         for a in args:
-            if type(a) is not ConcreteArray:
+            if type(a) is not ConcreteArray and type(a) is not Literal:
                 break
-        else:  # there is nothing to look for in arrays that are no tracers
-            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are concrete arrays
+        else:  # there is nothing to look for in operands that are no tracers
+            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
             return out if type(out) is ConcreteArray else as_array(out)
     values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
     for a in args:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, final
+import functools
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.kernels import quietly
+from tracefx.core.slots import setter
 
 Scalar: TypeAlias = bool | int | float | complex
 
 
 def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
-    return np.asarray(val, dtype)
+    array = np.asarray(val, dtype)
+    array.flags.writeable = False
+    return array
 
 
 @final
-@frozen(eq=False)
+@frozen(init=False, eq=False)
 class Literal(StrictlyEqual):
     """A scalar constant of a program with its type, both a value and an atom of jaxprs.
 
@@ -30,13 +36,26 @@ class Literal(StrictlyEqual):
 
     val: Scalar
     aval: ShapedArray
+    host: dtypes.NDArray | None = field(default=None, init=False, eq=False, repr=False)
 
-    def __attrs_post_init__(self) -> None:
-        if type(self.val) is int and not 0 <= self.val <= 1:  # 0 and 1 are of every dtype
+    def __init__(self, val: Scalar, aval: ShapedArray) -> None:
+        _set_val(self, val)
+        _set_aval(self, aval)
+        _set_host(self, None)
+        if type(val) is int and not 0 <= val <= 1:  # 0 and 1 are of every dtype
             self.numpy()  # an OverflowError tells who wrote a number that its dtype can't hold
 
     def numpy(self) -> dtypes.NDArray:
-        return quietly(_as_array, self.val, self.aval.dtype)
+        """The number as an array without axes, which is kept: nobody can write to it."""
+        host = self.host
+        if host is None:
+            host = quietly(_as_array, self.val, self.aval.dtype)
+            _set_host(self, host)
+        return host
+
+    @override
+    def __reduce__(self) -> tuple[type[Literal], tuple[Scalar, ShapedArray]]:
+        return Literal, (self.val, self.aval)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -55,3 +74,28 @@ class Literal(StrictlyEqual):
         if self.aval.dtype.kind == "b":
             val = bool(val)
         return f"{val}:{self.aval}"
+
+
+_set_val, _set_aval, _set_host = [setter(Literal, name) for name in ("val", "aval", "host")]
+
+
+_KEPT: Final = 4096
+
+
+def kept(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, ShapedArray], Literal]:
+    """Decorates what makes a literal of a Python number: the same number gives the same literal again.
+
+    Programs know few numbers and use them often, so their literals, and the arrays that these hold, are made once.
+    """
+    found = functools.lru_cache(maxsize=_KEPT, typed=True)(make)
+
+    @functools.wraps(make)
+    def literal(val: Scalar, aval: ShapedArray) -> Literal:
+        if type(val) is complex or (not val and math.copysign(1.0, val) < 0):  # type: ignore[arg-type]  # not complex
+            return make(val, aval)  # a dictionary takes zeros of either sign for one
+        return found(val, aval)
+
+    return literal
+
+
+number: Final = kept(Literal)

@@ -378,6 +378,16 @@ def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
     return flatten_leaves(tree, _PLAIN, is_leaf)[1]
 
 
+@functools.cache
+def leaf() -> TreeDef:
+    """The structure of a leaf alone.
+
+    >>> leaf() == structure(0)
+    True
+    """
+    return structure(0)
+
+
 def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> Any:
     """The tree of a structure with these leaves. Raises ValueError if they are too many or too few.
 

@@ -30,33 +30,34 @@ _WORTH_FREEING: Final = 1 << 16  # bytes
 class ConcreteArray(Array):
     """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for."""
 
-    __slots__ = ("__weakref__", "_host", "aval", "buffer")
+    __slots__ = ("__weakref__", "aval", "buffer", "host")
     aval: ShapedArray  # slots in place of properties, since every dispatch reads them
     buffer: Buffer | None  # on a device, if there is one yet
+    host: NDArray | None  # in host memory, if they are there; `numpy` gives them wherever they are
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
-        self._host = host
+        self.host = host
         self.buffer = buffer
 
     def numpy(self) -> NDArray:
         """The numbers as a NumPy array; not to be written to."""
-        host = self._host  # read once: another thread's `adopt` may drop it
+        host = self.host  # read once: another thread's `adopt` may drop it
         if host is None:
             assert self.buffer is not None
-            host = self._host = BACKEND.value.read(self.buffer)
+            host = self.host = BACKEND.value.read(self.buffer)
         return host
 
     def adopt(self, buffer: Buffer) -> None:
         """Keep the device buffer that a first use made. A large host copy goes: the buffer can be read in place."""
         self.buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
-            self._host = None
+            self.host = None
 
     def donate(self) -> None:
         """The buffer's memory is given away; reading the array afterwards says so."""
         if self.buffer is not None:
-            self._host = None
+            self.host = None
 
     @property
     def device(self) -> Device:
@@ -139,7 +140,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     if kind is ConcreteArray or kind is Literal:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
     if kind in _PYTHON:
-        return Literal(x, ShapedArray((), dtypes.scalar_dtype(kind), kind is not bool))  # type: ignore[arg-type]  # narrowed as above
+        return Literal(x, _number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
     if isinstance(x, (Array, Literal)):
         return x
     if isinstance(x, np.ndarray):
@@ -154,6 +155,12 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}; "
         "turn sequences into arrays with tracefx.numpy.asarray"
     )
+
+
+@functools.cache
+def _number_aval(dtype: DType) -> ShapedArray:
+    """The type of Python numbers that are taken for numbers of this dtype."""
+    return ShapedArray((), dtype, not dtypes.is_bool(dtype))
 
 
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:

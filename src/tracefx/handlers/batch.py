@@ -52,7 +52,12 @@ class Batch(Handler):
     axis: MappedAxis
     home: object = field(factory=object, repr=False)
     """What `over` shares: tracers of one home are at home with all of its handlers."""
+    evaluates: bool = field(init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
+
+    @evaluates.default
+    def _evaluates(self) -> bool:
+        return self.axis.name is None and self.inner.evaluates  # others than tracers may refer to the axis by name
 
     @property
     @override

@@ -72,7 +72,12 @@ class JVP(Handler):
 
     title = "differentiation"
     inner: Handler
+    evaluates: bool = field(init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
+
+    @evaluates.default
+    def _evaluates(self) -> bool:
+        return self.inner.evaluates
 
     @property
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, final
 
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.handler import CURRENT
@@ -20,11 +20,18 @@ class PartialEval(Recording):
     """Records the operations that have an unknown operand (a tracer of ours), and hands the others on."""
 
     title: ClassVar[str] = "partial evaluation"
+    evaluates: bool = field(init=False, repr=False)
+
+    @evaluates.default
+    def _evaluates(self) -> bool:
+        return self.inner.evaluates
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         for a in args:
             if type(a) is StageTracer and a.handler is self:
+                if type(prim).partial_eval is Primitive.partial_eval:  # most operations are simply put off
+                    return self.record(prim, args)
                 return prim.partial_eval(self, [self.owns(a) for a in args], args)
         return self.inner.bind(prim, args)
 

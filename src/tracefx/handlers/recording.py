@@ -144,9 +144,12 @@ class Recording(Handler):
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
         """The finished program, its variables numbered as they came, and the values of its constants."""
         atoms = tuple([self.atom(o) for o in outs])
-        held = list(self.consts.values())
-        jaxpr = Jaxpr(tuple([v for v, _ in held]), tuple([t.binder for t in inputs]), tuple(self.eqns), atoms)
-        return jaxpr, [x for _, x in held]
+        variables: list[Var] = []
+        values: list[Value] = []
+        for v, x in self.consts.values():
+            variables.append(v)
+            values.append(x)
+        return Jaxpr(tuple(variables), tuple([t.binder for t in inputs]), tuple(self.eqns), atoms), values
 
 
 def numbered(jaxpr: Jaxpr) -> Jaxpr:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, final
 
-from attrs import frozen
-
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
@@ -15,11 +13,12 @@ from tracefx.handlers.recording import Recording, numbered
 
 
 @final
-@frozen(eq=False)
 class Stage(Recording):
     """Every operation is recorded, whatever its operands; the handler outside is never asked to compute."""
 
+    __slots__ = ()
     title: ClassVar[str] = "jit"
+    evaluates = False
 
     bind = Recording.record
 

@@ -44,9 +44,9 @@ def _backward(
         operands: list[Value | Linear] = []
         known: list[Value] = []
         for a in eqn.inputs:
-            operand = a if isinstance(a, Literal) else env[a.index]
+            operand = a if type(a) is Literal else env[a.index]
             operands.append(operand)
-            if not isinstance(operand, Linear):
+            if type(operand) is not Linear:
                 known.append(operand)
         if len(known) == len(operands):
             ORIGIN.set(eqn.source)
@@ -59,35 +59,43 @@ def _backward(
 
     reached: dict[int, Tangent] = {}
 
-    def accumulate(atom: Atom, ct: Tangent) -> None:
-        if isinstance(ct, Zero) or isinstance(atom, Literal) or not isinstance(env[atom.index], Linear):
-            return
-        before = reached.get(atom.index)
-        reached[atom.index] = ct if before is None else add_tangents(before, ct)
-
-    def take(v: Var) -> Tangent:
-        ct = reached.pop(v.index, None)
-        return Zero(v.aval.tangent()) if ct is None else ct
-
     for atom, ct in zip(jaxpr.outs, cts, strict=True):
-        accumulate(atom, ct)
+        if type(atom) is Var:
+            _accumulate(reached, atom, env[atom.index], ct)
     for eqn, operands in reversed(linear):
+        out_cts: list[Tangent] = []
         for v in eqn.outs:
             if v.index in reached:
+                out_cts = [_take(reached, v) for v in eqn.outs] if len(eqn.outs) > 1 else [reached.pop(v.index)]
                 break
         else:
             continue
         ORIGIN.set(eqn.source)
-        for atom, in_ct in zip(eqn.inputs, _transpose(eqn, [take(v) for v in eqn.outs], operands), strict=True):
+        prim = eqn.prim
+        in_cts = (
+            prim.transpose(out_cts, *operands) if isinstance(prim, Transposable) else _expanded(eqn, out_cts, operands)
+        )
+        for atom, operand, in_ct in zip(eqn.inputs, operands, in_cts, strict=True):
             if in_ct is not None:
-                accumulate(atom, in_ct)
-    return [take(v) if isinstance(x, Linear) else None for v, x in zip(jaxpr.invars, args, strict=True)]
+                _accumulate(reached, atom, operand, in_ct)
+    return [_take(reached, v) if type(x) is Linear else None for v, x in zip(jaxpr.invars, args, strict=True)]
 
 
-def _transpose(eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | Linear]) -> Sequence[Tangent | None]:
+def _accumulate(reached: dict[int, Tangent], atom: Atom, operand: Value | Linear, ct: Tangent) -> None:
+    if type(ct) is not Zero and type(operand) is Linear:
+        assert type(atom) is Var
+        before = reached.get(atom.index)
+        reached[atom.index] = ct if before is None else add_tangents(before, ct)
+
+
+def _take(reached: dict[int, Tangent], v: Var) -> Tangent:
+    ct = reached.pop(v.index, None)
+    return Zero(v.aval.tangent()) if ct is None else ct
+
+
+def _expanded(eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | Linear]) -> Sequence[Tangent | None]:
+    """The cotangents of an operation that has no `transpose`, by the smaller ones it is made of."""
     prim = eqn.prim
-    if isinstance(prim, Transposable):
-        return prim.transpose(cts, *operands)
     if isinstance(prim, Expandable):
         body, consts = stage(prim.expand, [a.aval for a in eqn.inputs])
         return backward(body, consts, operands, cts)

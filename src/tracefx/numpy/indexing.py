@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from attrs import frozen
@@ -20,7 +20,7 @@ from tracefx.core.array import Array, ArrayLike, Index, IndexPart
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import CURRENT, ROOT, as_array, bind1
+from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Scalar
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import array
@@ -84,9 +84,11 @@ def getitem(x: Array, index: Index, /) -> Array:
     """
     if type(index) is int:
         position, aval, window, squeezed = _one_place(x.aval, index)
-        if type(x) is ConcreteArray and CURRENT.get() is ROOT:  # evaluated at one go
+        if type(x) is ConcreteArray and evaluating():  # at one go
             return ConcreteArray(aval, x.numpy()[position, ...])
         return bind1(squeezed, bind1(window, x))
+    if type(x) is ConcreteArray and evaluating() and (found := _evaluated(x, index)) is not None:
+        return found
     parts, x, ellipsis = read_index(x, index)
     axis_parts = [part for part in parts if part is not None]
     x = _windowed(x, axis_parts)
@@ -97,6 +99,39 @@ def getitem(x: Array, index: Index, /) -> Array:
         x = shape.squeeze(x, gone)
     left = [part for part in parts if not isinstance(part, Place)]
     return shape.expand_dims(x, [i for i, part in enumerate(left) if part is None]) if None in parts else x
+
+
+def _evaluated(x: ConcreteArray, index: Index) -> ConcreteArray | None:
+    """`x[index]` by NumPy, which reads an index as we do; None where it refuses it or we may read it otherwise.
+
+    What is out of bounds it refuses.
+    """
+    parts: list[Any] = []  # what NumPy takes, which its stubs do not say
+    complete = False
+    for part in index if type(index) is tuple else (index,):
+        kind = type(part)
+        if kind is ConcreteArray or kind is np.ndarray:
+            known = part.numpy() if type(part) is ConcreteArray else part
+            assert isinstance(known, np.ndarray)
+            if known.dtype.kind not in "iu" and (known.dtype.kind != "b" or not known.ndim):
+                return None
+            parts.append(known)
+        elif kind is int or kind is slice or part is None:
+            parts.append(part)
+        elif part is Ellipsis:
+            parts.append(part)
+            complete = True
+        elif kind is list and all(type(i) is int for i in part):  # type: ignore[union-attr]  # narrowed by the test
+            parts.append(part)
+        else:
+            return None
+    if not complete:  # an ellipsis makes sure of an array, where integers alone give a scalar
+        parts.append(Ellipsis)
+    try:
+        out = x.numpy()[tuple(parts)]
+    except (IndexError, TypeError, ValueError):
+        return None
+    return ConcreteArray(x.aval.update(shape=out.shape), out)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.kernels import quietly
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal, Scalar, kept
 from tracefx.core.promotion import promote
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
@@ -135,6 +135,7 @@ def _number(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
     return literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
 
 
+@kept
 def literal(x: Scalar, aval: ShapedArray) -> Literal:
     """A literal whose number is as precise as its dtype, as printed programs show it."""
     # Rounding takes longer than all the rest, and small whole numbers are exact in most dtypes.
@@ -184,6 +185,8 @@ def operand(x: ArrayLike, what: str) -> Value:
 
 def inexact(x: ArrayLike, what: str) -> Value:
     """`x` as a value of a float or complex dtype: integers and bools become the default float."""
+    if isinstance(x, Array) and dtypes.is_inexact(x.aval.dtype):  # nearly always
+        return x
     value = as_value(x, what)
     dtype = value.aval.dtype
     return value if dtypes.is_inexact(dtype) else retyped(value, inexact_dtype(dtype), value.aval.weak_type)
@@ -191,6 +194,8 @@ def inexact(x: ArrayLike, what: str) -> Value:
 
 def numeric(x: ArrayLike, what: str) -> Value:
     """`x` as a value of any dtype but bool, which becomes the default integer."""
+    if isinstance(x, Array) and x.aval.dtype is not dtypes.bool_:  # nearly always
+        return x
     value = as_value(x, what)
     return retyped(value, dtypes.default_int(), False) if value.aval.dtype == dtypes.bool_ else value
 

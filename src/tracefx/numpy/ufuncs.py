@@ -17,7 +17,7 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import as_array, bind1
+from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.promoting import (
@@ -58,9 +58,11 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
     [0.0, 0.0, 1.0, 1.0]
     """
     test = operand(condition, "where: condition")
-    if test.aval.dtype != _BOOL:
+    if test.aval.dtype is not _BOOL:
         test = comparison.ne(test, like(test, python_zero(test)))
     a, b = pair("where", x, y)
+    if evaluating() and (found := selection.evaluated(test, a, b)) is not None:
+        return found
     if test.aval.shape == a.aval.shape == b.aval.shape:
         return selection.select_n(test, b, a)
     shape = broadcast_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -116,7 +115,7 @@ class Mul(Smooth, Transposable):
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        return mul(tangent, primals[1]) if i == 0 else mul(primals[0], tangent)
+        return bind1(self, tangent, primals[1]) if i == 0 else bind1(self, primals[0], tangent)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
@@ -125,9 +124,9 @@ class Mul(Smooth, Transposable):
         if isinstance(x, Linear):
             if isinstance(y, Linear):
                 raise not_linear(self)
-            return [unbroadcast(mul(ct, y), x.aval), None]
+            return [unbroadcast(bind1(self, ct, y), x.aval), None]
         assert isinstance(y, Linear)
-        return [None, unbroadcast(mul(x, ct), y.aval)]
+        return [None, unbroadcast(bind1(self, x, ct), y.aval)]
 
 
 MUL: Final = Mul()
@@ -243,10 +242,10 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
 # ------------------------------------------------------------------ max, min
 
 
-@frozen(eq=False)
 class Extreme(Smooth):
     """The derivative is shared by equal operands."""
 
+    __slots__ = ()
     domain = ANY
     arity = 2
     direction: ClassVar[str]

@@ -21,7 +21,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Dims, Ir
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.literal import Literal
+from tracefx.core.literal import Literal, number
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
@@ -41,6 +41,7 @@ class ConvertElementType(Operation, Differentiable, Transposable):
     weak_type: bool = False
 
     @override
+    @remembered("new_dtype", "weak_type")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         return ShapedArray(x.shape, self.new_dtype, self.weak_type)
@@ -95,7 +96,10 @@ def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
     """`x` with another dtype or weak type; `x` itself where it has them. Literals are converted in place."""
     if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
         return as_array(x)
-    return bind1(ConvertElementType(dtype, weak_type), x)
+    return bind1(_convert(dtype, weak_type), x)
+
+
+_convert: Final = functools.lru_cache(maxsize=1024)(ConvertElementType)
 
 
 def fit(x: Tangent, aval: ShapedArray) -> Tangent:
@@ -212,8 +216,11 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     (5, 2, 3)
     """
     x = as_value(operand)
-    order = tuple(permutation)
-    return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(Transpose(order), x)
+    order = static_ints("transpose", tuple(permutation), "permutation")
+    return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(_transpose(order), x)
+
+
+_transpose: Final = functools.lru_cache(maxsize=4096)(Transpose)
 
 
 def move_axis(x: Value, source: int, target: int) -> Array:
@@ -263,8 +270,12 @@ class BroadcastInDim(LinearOperation, ShownAsJax):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        if not x.ndim and x.dtype.kind in _EXPORTED:  # what `np.broadcast_to` makes, in an eighth of the time
-            return np.ndarray(self.shape, x.dtype, x, 0, (0,) * len(self.shape))
+        if x.dtype.kind in _EXPORTED and x.flags.c_contiguous:  # what `np.broadcast_to` makes, in an eighth of the time
+            strides = [0] * len(self.shape)
+            for d, n, stride in zip(self.broadcast_dimensions, x.shape, x.strides, strict=True):
+                if n != 1:
+                    strides[d] = stride
+            return np.ndarray(self.shape, x.dtype, x, 0, strides)
         sizes = [1] * len(self.shape)
         for n, d in zip(x.shape, self.broadcast_dimensions, strict=True):
             sizes[d] = n
@@ -299,10 +310,14 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     [[0, 1, 2], [0, 1, 2]]
     """
     x = as_value(operand)
-    sizes, dims = static_shape("broadcast_in_dim", shape), tuple(broadcast_dimensions)
+    sizes = static_shape("broadcast_in_dim", shape)
+    dims = static_ints("broadcast_in_dim", tuple(broadcast_dimensions), "broadcast_dimensions")
     if x.aval.shape == sizes and dims == tuple(range(len(sizes))):
         return as_array(x)
-    return bind1(BroadcastInDim(sizes, dims), x)
+    return bind1(_broadcast_in_dim(sizes, dims), x)
+
+
+_broadcast_in_dim: Final = functools.lru_cache(maxsize=4096)(BroadcastInDim)
 
 
 def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
@@ -320,8 +335,9 @@ def full(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
 
 def filled(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
     """A value of type `aval`, every element `fill`; one without axes is a literal."""
-    literal = Literal(fill, ShapedArray((), aval.dtype, aval.weak_type))
-    return broadcast_in_dim(literal, aval.shape, ()) if aval.shape else literal
+    if not aval.shape:
+        return number(fill, aval)
+    return broadcast_in_dim(number(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
 
 
 def instantiate(t: Tangent) -> Value:

@@ -26,13 +26,23 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
             x = x.astype(np.int8)
         return x.astype(dtype)
     if dtypes.is_float(x.dtype):
-        return _saturate(x.astype(np.float64), dtype)
+        wide = x.astype(np.float64)
+        return wide.astype(dtype) if _fits(wide, dtype) else _saturate(wide, dtype)
     return _wrap(x, dtype)
 
 
 def convert_host(x: NDArray, dtype: DType) -> NDArray:
     """`cast` outside a kernel, where NumPy would warn of an overflow that gives infinity."""
     return x if x.dtype == dtype else quietly(cast, x, dtype)
+
+
+def _fits(x: NDArray, dtype: DType) -> bool:
+    """Whether NumPy's conversion to an integer dtype is right as it is: no float is out of range, none is NaN."""
+    if not x.size or dtypes.itemsize_bits(dtype) < 8:
+        return False
+    info = dtypes.iinfo(dtype)
+    low, high = np.minimum.reduce(x, None), np.maximum.reduce(x, None)
+    return bool(info.min <= low and high < info.max)  # not for a NaN, which either extreme would be
 
 
 def _saturate(x: NDArray, dtype: DType) -> NDArray:

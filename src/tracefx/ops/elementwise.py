@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
+from tracefx.core import dtypes, literal
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.kernels import quietly
+from tracefx.core.kernels import QUIET, again, quietly
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive, Tangent, Transposable, Zero
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
@@ -39,14 +38,22 @@ INEXACT: Final = Domain("floats or complex numbers", dtypes.is_inexact)
 LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
 
 
-@frozen(eq=False)
 class Elementwise(Operation):
     """Operands and one output of their common shape and, unless a subclass says otherwise, dtype."""
 
+    __slots__ = ()
     domain: ClassVar[Domain] = ANY
     hlo: ClassVar[str]
     kernels_widen: ClassVar[bool] = True
     """Whether integers below 8 bits reach the kernel as 8-bit ones, their results wrapping around."""
+
+    keeps_dtype: ClassVar[bool] = True
+    """Whether the output has the operands' dtype: whether `out_dtype` is the one that is defined here."""
+
+    @override
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.keeps_dtype = cls.out_dtype is Elementwise.out_dtype
 
     @property
     def ufunc(self) -> np.ufunc | None:
@@ -83,36 +90,53 @@ class Elementwise(Operation):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         # An operand or two of one type, or an array and a number of its dtype: what most programs are made of. Every
-        # call counts here, so the conditions are written out.
+        # call counts here, so all is written out.
         arity = self.arity
         if len(args) != arity:
             raise miscounted(self.name, arity, len(args))
         x = args[0]
-        if type(x) is ConcreteArray or type(x) is Literal:
-            aval = x.aval
-            if arity == 1:
-                if aval.dtype in self.domain.plain:
-                    return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy()))]
-            elif arity == 2:
-                y = args[1]
-                if type(y) is ConcreteArray or type(y) is Literal:
-                    other = y.aval
-                    if other is not aval and not yields(other, aval) and other != aval:
-                        if not yields(aval, other):
-                            return self._evaluate_any(args)
-                        aval = other
-                    if aval.dtype in self.domain.plain:
-                        return [self._made(aval, quietly(self.ufunc or self.kernel, x.numpy(), y.numpy()))]
-        return self._evaluate_any(args)
-
-    def _made(self, aval: ShapedArray, out: NDArray) -> ConcreteArray:
-        """The kernel's output as an array, for operands of which those with axes have the type `aval`."""
-        dtype = self.out_dtype(aval.dtype)
-        if type(out) is not np.ndarray or out.dtype is not dtype:  # ufuncs give scalars where there are no axes
-            out = np.asarray(out, dtype)
-        if dtype is not aval.dtype:
-            aval = ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
-        return ConcreteArray(aval, out)
+        if type(x) is not ConcreteArray and type(x) is not Literal:
+            return self._evaluate_any(args)
+        aval = x.aval
+        if arity == 1:
+            if aval.dtype not in self.domain.plain:
+                return self._evaluate_any(args)
+            kernel = self.ufunc or self.kernel
+            host = x.host
+            if host is None:
+                host = x.numpy()
+            try:
+                out = QUIET.run(kernel, host)
+            except RuntimeError as error:
+                out = again(error, kernel, host)
+        elif arity == 2:
+            y = args[1]
+            if type(y) is not ConcreteArray and type(y) is not Literal:
+                return self._evaluate_any(args)
+            other = y.aval
+            if other is not aval and not yields(other, aval) and other != aval:
+                if not yields(aval, other):
+                    return self._evaluate_any(args)
+                aval = other
+            if aval.dtype not in self.domain.plain:
+                return self._evaluate_any(args)
+            kernel = self.ufunc or self.kernel
+            host, host2 = x.host, y.host
+            if host is None:
+                host = x.numpy()
+            if host2 is None:
+                host2 = y.numpy()
+            try:
+                out = QUIET.run(kernel, host, host2)
+            except RuntimeError as error:
+                out = again(error, kernel, host, host2)
+        else:
+            return self._evaluate_any(args)
+        if not self.keeps_dtype:
+            aval = _of_dtype(aval, self.out_dtype(aval.dtype))
+        if type(out) is not np.ndarray or out.dtype is not aval.dtype:  # ufuncs give scalars where there are no axes
+            out = np.asarray(out, aval.dtype)
+        return (ConcreteArray(aval, out),)
 
     def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])
@@ -148,6 +172,12 @@ class Elementwise(Operation):
         return builder.emit(self.hlo, operands, [out])[0]
 
 
+@functools.lru_cache(maxsize=4096)
+def _of_dtype(aval: ShapedArray, dtype: DType) -> ShapedArray:
+    """The type of an output of this dtype, for operands of which those with axes have the type `aval`."""
+    return ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
+
+
 def yields(number: ShapedArray, aval: ShapedArray) -> bool:
     """Whether an operand of type `number`, without axes, beside one of type `aval` leaves the output that type."""
     return number.dtype is aval.dtype and not number.shape and (number.weak_type or not aval.weak_type)
@@ -177,9 +207,10 @@ def _spread(x: Array, shape: Shape) -> Array:
     return x if x.aval.ndim == len(shape) else broadcast_in_dim(x, shape, (0,))
 
 
-@frozen(eq=False)
 class NonDifferentiable(Elementwise, Differentiable):
     """A derivative of zero wherever there is one: comparisons, rounding, logic."""
+
+    __slots__ = ()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -187,9 +218,10 @@ class NonDifferentiable(Elementwise, Differentiable):
         return [out], [Zero(out.aval.tangent())]
 
 
-@frozen(eq=False)
 class Smooth(Elementwise, Differentiable):
     """The tangent is a sum with one term an operand."""
+
+    __slots__ = ()
 
     @abstractmethod
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
@@ -252,6 +284,8 @@ def add_tangents(x: Tangent, y: Tangent) -> Tangent:
 
 def unbroadcast(ct: Tangent, aval: ShapedArray) -> Tangent:
     """The cotangent of an operand that stood for a full array: summed where it was a scalar."""
+    if ct.aval is aval:
+        return ct
     if isinstance(ct, Zero) or ct.aval.shape == aval.shape:
         return fit(ct, aval)
     return fit(reduce_sum(ct, range(ct.aval.ndim)), aval)
@@ -265,14 +299,15 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 
 def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
     """Apply an operation of two operands to arguments of a function, `operands` of it."""
-    if isinstance(x, Array):
-        if isinstance(y, Array):
-            return bind1(prim, x, y)
-        if type(y) in _PYTHON:
-            return bind1(prim, x, number(y, x.aval.dtype))
-    elif isinstance(y, Array) and type(x) in _PYTHON:
-        return bind1(prim, number(x, y.aval.dtype), y)
-    return bind1(prim, *operands(x, y))
+    if type(y) in _PYTHON:
+        if not isinstance(x, Array):
+            return bind1(prim, *operands(x, y))
+        y = number(y, x.aval.dtype)
+    elif type(x) in _PYTHON:
+        if not isinstance(y, Array):
+            return bind1(prim, *operands(x, y))
+        x = number(x, y.aval.dtype)
+    return bind1(prim, x, y)
 
 
 def operands(*args: ArrayLike) -> list[Value]:
@@ -289,7 +324,7 @@ def number(x: ArrayLike, dtype: DType) -> Value:
     """A Python number as a weakly typed literal of `dtype`, or of its own dtype where it can't be of that one."""
     if dtypes.kind(dtype) not in _HOLDERS[type(x)]:
         return as_value(x)
-    return Literal(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # a Python number, or the line above had failed
+    return literal.number(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # or the line above had failed
 
 
 @functools.cache

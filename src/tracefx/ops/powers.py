@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
@@ -125,6 +126,8 @@ class IntegerPow(Smooth):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
+        if self.y == 2:
+            return np.asarray(x * x)
         one = x.dtype.type(1)
         if self.y == 0:
             return np.full_like(x, one)
@@ -178,7 +181,10 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
         raise TypeError(
             f"integer_pow: y must be an integer known when the program is traced, got {y!r}; use pow for others"
         ) from None
-    return bind1(IntegerPow(exponent), x)
+    return bind1(_integer_pow(exponent), x)
+
+
+_integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
 
 
 # ------------------------------------------------------------------ square

@@ -14,6 +14,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops import stablehlo
@@ -58,16 +59,10 @@ class SelectN(Operation, Differentiable, Transposable):
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         if len(args) == 3:  # nearly always a mask and two arrays of one type
             which, off, on = args
-            aval = off.aval
-            if (
-                type(which) is ConcreteArray
-                and type(off) is ConcreteArray
-                and type(on) is ConcreteArray
-                and which.aval.dtype is dtypes.bool_
-                and (on.aval is aval or on.aval == aval)
-                and which.aval.shape == aval.shape
-            ):
-                return [ConcreteArray(aval, np.where(which.numpy(), on.numpy(), off.numpy()))]
+            if which.aval.shape == off.aval.shape and (off.aval is on.aval or off.aval == on.aval):
+                out = evaluated(which, on, off)
+                if out is not None:
+                    return [out]
         return Operation.evaluate(self, args)
 
     @override
@@ -155,6 +150,28 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     [1, 20]
     """
     return select_n(pred, on_false, on_true)
+
+
+def evaluated(pred: Value, on_true: Value, on_false: Value) -> ConcreteArray | None:
+    """The choice between numbers of one dtype, those without axes standing for arrays; None if it needs more thought.
+
+    What has axes must have one shape, and what is chosen from one dtype and weak type.
+    """
+    if (
+        (type(pred) is not ConcreteArray and type(pred) is not Literal)
+        or (type(on_true) is not ConcreteArray and type(on_true) is not Literal)
+        or (type(on_false) is not ConcreteArray and type(on_false) is not Literal)
+    ):
+        return None
+    which, on, off = pred.aval, on_true.aval, on_false.aval
+    aval = on if on.shape else off
+    if which.dtype is not dtypes.bool_ or (off.shape and off.shape != aval.shape):
+        return None
+    if which.shape != aval.shape and which.shape:
+        if aval.shape:
+            return None
+        aval = aval.update(shape=which.shape)
+    return ConcreteArray(aval, np.where(pred.numpy(), on_true.numpy(), on_false.numpy()))
 
 
 def where(pred: Value, on_true: Value | float, on_false: Value | float, aval: ShapedArray) -> Array:

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from typing import Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -19,14 +18,14 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops import stablehlo
-from tracefx.ops.arithmetic import div, mul, neg, sub
+from tracefx.ops.arithmetic import MUL, div, mul, neg, sub
 from tracefx.ops.elementwise import FLOATS, INEXACT, Smooth, add
 
 
-@frozen(eq=False)
 class Transcendental(Smooth):
     """A function of one float or complex operand, given by its derivative."""
 
+    __slots__ = ()
     domain = INEXACT
 
     @abstractmethod
@@ -36,13 +35,13 @@ class Transcendental(Smooth):
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        return mul(tangent, self.derivative(primals[0], out))
+        return bind1(MUL, tangent, self.derivative(primals[0], out))
 
 
-@frozen(eq=False)
 class Logarithmic(Smooth):
     """A function of one float or complex operand whose derivative is one divided by something."""
 
+    __slots__ = ()
     domain = INEXACT
 
     @abstractmethod

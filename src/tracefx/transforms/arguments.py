@@ -39,6 +39,8 @@ def require_callable(transform: str, f: object) -> None:
 
 def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
     """The leaves of a tree as values; a leaf that is no array is a `TypeError` that says where in `what` it is."""
+    if type(tree) in LEAF_TYPES:
+        return [tree if type(tree) is ConcreteArray else leaf_value(tree, 0, tree, what)], trees.leaf()
     leaves, treedef = trees.flatten_leaves(tree, LEAF_TYPES)
     return to_values(leaves, tree, what), treedef
 
@@ -128,6 +130,8 @@ def _argument(path: KeyPath, parameters: Callable[[int], str], places: Sequence[
 
 def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, f: object) -> tuple[int, ...]:
     """`argnums` as non-negative positions among `count` positional arguments."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return (argnums,)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -count <= n < count:

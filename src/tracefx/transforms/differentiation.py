@@ -341,6 +341,8 @@ def cotangent(ct: Tangent) -> object:
 def check_differentiable(
     transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool
 ) -> None:
+    if dtypes.is_float(dtype) and not holomorphic:
+        return
     where = f"{transform} of {name_of(fun)}"
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
@@ -357,19 +359,24 @@ def check_differentiable(
 
 
 def scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
-    where = f"grad of {name_of(fun)}"
-    if len(outs) != 1 or tree != trees.structure(0):
-        raise TypeError(f"{where}: the function must give one scalar, got {tree}; use vjp for other outputs")
+    if len(outs) != 1 or tree != trees.leaf():
+        raise TypeError(
+            f"grad of {name_of(fun)}: the function must give one scalar, got {tree}; use vjp for other outputs"
+        )
     (out,) = outs
     if out.aval.shape:
-        raise TypeError(f"{where}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev")
+        raise TypeError(
+            f"grad of {name_of(fun)}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev"
+        )
     check_output("grad", fun, out.aval, holomorphic)
     return out
 
 
 def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphic: bool) -> None:
+    if dtypes.is_float(aval.dtype) and not holomorphic:
+        return
     where = f"{transform} of {name_of(fun)}"
     if holomorphic and not dtypes.is_complex(aval.dtype):
         raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
-    if not holomorphic and not dtypes.is_float(aval.dtype):
+    if not holomorphic:
         raise TypeError(f"{where}: the output must be a float, got {aval}")

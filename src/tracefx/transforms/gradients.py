@@ -377,32 +377,12 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("value_and_grad", fun)
-        return made_by(self, fun)(self.computed(fun))
+        at, has_aux = _gradient(fun, self), self.has_aux
 
-    def computed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """What computes both."""
-        argnums, has_aux, holomorphic, allow_int = self.argnums, self.has_aux, self.holomorphic, self.allow_int
-
+        @made_by(self, fun)
         def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-            places = normalize_argnums(argnums, len(args), "grad", fun)
-            dynamic = tuple([args[i] for i in places])
-            flat, treedef = flatten_values(dynamic, f"grad of {name_of(fun)}: the differentiated arguments")
-            for v in flat:
-                check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
-
-            def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-                full_args = list(args)
-                for i, x in zip(places, treedef.unflatten(to_arrays(values)), strict=True):
-                    full_args[i] = x
-                return call_for_values(fun, has_aux, full_args, kwargs)
-
-            linear, (out_tree, aux), handler = linearize_values(called, flat)
-            value = scalar_output(fun, linear.outs, out_tree, holomorphic)
-            cts = linear.pull([filled(value.aval, 1)])
-            gradients = treedef.unflatten([cotangent(ct) for ct in cts])
-            gradient = gradients[0] if isinstance(argnums, int) else gradients
-            result = as_array(value)
-            return ((result, primals_of(aux, handler)), gradient) if has_aux else (result, gradient)
+            value, gradient, aux = at(args, kwargs)
+            return ((as_array(value), aux), gradient) if has_aux else (as_array(value), gradient)
 
         return value_and_gradient
 
@@ -494,12 +474,40 @@ class Grad(TransformOf[Gradients[N, H]]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("grad", fun)
-        both = ValueAndGrad(self.argnums, self.has_aux, self.holomorphic, self.allow_int).computed(fun)
-        has_aux = self.has_aux
+        at, has_aux = _gradient(fun, self), self.has_aux
 
         @made_by(self, fun)
         def gradient(*args: Any, **kwargs: Any) -> Any:
-            value, g = both(*args, **kwargs)
-            return (g, value[1]) if has_aux else g
+            _, slope, aux = at(args, kwargs)
+            return (slope, aux) if has_aux else slope
 
         return gradient
+
+
+def _gradient(
+    fun: Callable[..., Any], options: ValueAndGrad[Any, Any] | Grad[Any, Any]
+) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Value, Any, Any]]:
+    """From the arguments of a call to `fun`'s value, its gradient, and its auxiliary output if it has one."""
+    argnums, has_aux, holomorphic, allow_int = options.argnums, options.has_aux, options.holomorphic, options.allow_int
+    alone = isinstance(argnums, int)
+    what = f"grad of {name_of(fun)}: the differentiated arguments{'[0]' if alone else ''}"
+
+    def at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Value, Any, Any]:
+        places = normalize_argnums(argnums, len(args), "grad", fun)
+        flat, treedef = flatten_values(args[places[0]] if alone else tuple([args[i] for i in places]), what)
+        for v in flat:
+            check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
+
+        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
+            full_args, given = list(args), treedef.unflatten(to_arrays(values))
+            for i, x in zip(places, (given,) if alone else given, strict=True):
+                full_args[i] = x
+            return call_for_values(fun, has_aux, full_args, kwargs)
+
+        linear, (out_tree, aux), handler = linearize_values(called, flat)
+        value = scalar_output(fun, linear.outs, out_tree, holomorphic)
+        cts = linear.pull([filled(value.aval, 1)])
+        gradient = treedef.unflatten([cotangent(ct) for ct in cts])
+        return value, gradient, primals_of(aux, handler) if has_aux else None
+
+    return at

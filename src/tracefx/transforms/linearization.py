@@ -15,6 +15,7 @@ from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.handlers.jvp import JVP
 from tracefx.handlers.partial_eval import PartialEval
+from tracefx.handlers.recording import StageTracer
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import fit, instantiate
 
@@ -65,7 +66,7 @@ class LinearMap:
 
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the inputs from those of the outputs."""
-        operands = [Linear(a) for a in self.jaxpr.in_avals]
+        operands = [Linear(v.aval) for v in self.jaxpr.invars]
         results = iter(
             backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(cts, self.moved, strict=True) if m])
         )
@@ -94,23 +95,36 @@ def linearize_values(
     """
     rest = PartialEval(CURRENT.get())
     handler = JVP(rest)
-    can_move = [dtypes.is_inexact(p.aval.dtype) for p in primals]
-    mask = can_move if moving is None else [a and b for a, b in zip(can_move, moving, strict=True)]
-    inputs = [rest.input(p.aval.tangent(), "a tangent") for p, m in zip(primals, mask, strict=True) if m]
-    tangents = iter(inputs)
-    duals = [handler.wrap(p, next(tangents)) if m else p for p, m in zip(primals, mask, strict=True)]
+    inputs: list[StageTracer] = []
+    duals: list[Value] = []
+    mask: list[bool] = []
+    for i, p in enumerate(primals):
+        moves = dtypes.is_inexact(p.aval.dtype) and (moving is None or moving[i])
+        mask.append(moves)
+        if moves:
+            t = rest.input(p.aval.tangent(), "a tangent")
+            inputs.append(t)
+            p = handler.wrap(p, t)
+        duals.append(p)
     outs, aux = run_under(handler, f, duals)
-    pairs = [handler.unwrap(o) for o in outs]
-    moved = [t for _, t in pairs if not isinstance(t, Zero)]
-    jaxpr, consts = rest.build(inputs, moved)
+    primals_out: list[Value] = []
+    tangents_out: list[Value] = []
+    moved: list[bool] = []
+    for out in outs:
+        p, tangent = handler.unwrap(out)
+        primals_out.append(p)
+        moved.append(not isinstance(tangent, Zero))
+        if not isinstance(tangent, Zero):
+            tangents_out.append(tangent)
+    jaxpr, consts = rest.build(inputs, tangents_out)
     linear = Linearization(
         jaxpr,
         tuple(consts),
         tuple(mask),
-        tuple([not isinstance(t, Zero) for _, t in pairs]),
+        tuple(moved),
         tuple([p.aval for p in primals]),
-        tuple([p.aval for p, _ in pairs]),
+        tuple([p.aval for p in primals_out]),
         tuple(primals),
-        tuple([p for p, _ in pairs]),
+        tuple(primals_out),
     )
     return linear, aux, handler
