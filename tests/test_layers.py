@@ -52,6 +52,8 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.core.tree_nodes", "jaxlib._jax.pytree"): (
         "loading jaxlib takes longer than all of tracefx, and eager programs do without it"
     ),
+    ("tracefx.core.settings", "pathlib.Path"): "with all that it imports it takes 4 ms, and few processes need it",
+    ("tracefx.core.digest", "hashlib.blake2b"): "it loads OpenSSL, and only programs that are compiled have digests",
     ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",
 }
 

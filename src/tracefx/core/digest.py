@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import time
 from enum import Enum
-from hashlib import blake2b
 from typing import Final, cast, final
 
 import attrs
@@ -71,6 +70,9 @@ def _digest(jaxpr: Jaxpr) -> _Digest | None:
 
 
 def _encoded(jaxpr: Jaxpr) -> _Digest | None:
+    # Not imported at the top: loading OpenSSL takes 3 ms, and only compiled programs have digests.
+    from hashlib import blake2b
+
     encoder = _Encoder()
     try:
         return _Digest(blake2b(b"".join(encoder.program(jaxpr)), digest_size=20).digest(), encoder.own)

@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from pathlib import Path
 from types import TracebackType
-from typing import Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 from attrs import define, field, frozen
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -177,7 +179,14 @@ class CompilationCache:
 
 def parse_cache(text: str) -> CompilationCache | None:
     """The cache in the folder that the environment names; `None`, which is no cache, for an empty text."""
-    return CompilationCache(Path(text).expanduser().absolute()) if text.strip() else None
+    return CompilationCache(_folder(text)) if text.strip() else None
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    # Not imported at the top: few processes need it, and with all that it imports it takes 4 ms.
+    from pathlib import Path
+
+    return Path(path).expanduser().absolute()
 
 
 COMPILATION_CACHE: Final[Setting[CompilationCache | None]] = Setting(
@@ -210,7 +219,7 @@ def cache_at(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> Compilat
         raise TypeError(f"a compilation cache needs the path of a folder, got {path!r} of type {type(path).__name__}")
     if type(max_bytes) is not int or max_bytes < 0:
         raise ValueError(f"a compilation cache needs a number of bytes for max_bytes, got {max_bytes!r}")
-    return CompilationCache(Path(path).expanduser().absolute(), max_bytes)
+    return CompilationCache(_folder(path), max_bytes)
 
 
 def _checked_bool(function: str, value: bool) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextvars import ContextVar
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Final, final
 
 from attrs import frozen
 from typing_extensions import override
 
-_PACKAGE: Final = str(Path(__file__).parent.parent) + "/"
+_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 SCOPE: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
 """The `named_scope`s around the operation at hand, within the function that is traced."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -103,10 +102,10 @@ def bitwise_not(x: ArrayLike) -> Array:
 # ------------------------------------------------------------------ shifts
 
 
-@frozen(eq=False)
 class Shift(NonDifferentiable):
     """Of two integers of one dtype. The amount counts as unsigned; one beyond the width moves every bit out."""
 
+    __slots__ = ()
     domain = INTEGERS
     arity = 2
     kernels_widen = False  # the width of the operand matters

@@ -49,10 +49,10 @@ AxisName = Hashable
 NOT_IN_JAX: Final = {"jax": False}
 
 
-@frozen(eq=False)
 class Collective(Primitive, Batchable, Lowerable):
     """An operation along named axes."""
 
+    __slots__ = ()
     arity: ClassVar[int] = 1
     """How many operands it takes."""
 
@@ -123,8 +123,9 @@ def _show(names: Iterable[Hashable]) -> str:
     return ", ".join([f"axis {name!r}" for name in names])
 
 
-@frozen(eq=False)
 class LinearCollective(Collective, Differentiable, Transposable):
+    __slots__ = ()
+
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (t,) = tangents

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar, Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -22,8 +21,8 @@ ORDERED: Final = Domain(
 )
 
 
-@frozen(eq=False)
 class Comparison(NonDifferentiable):
+    __slots__ = ()
     arity = 2
     direction: ClassVar[str]
 

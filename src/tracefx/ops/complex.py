@@ -35,9 +35,10 @@ def complex_dtype(dtype: DType) -> DType:
     return dtypes.complex128 if dtypes.real_dtype(dtype) == dtypes.float64 else dtypes.complex64
 
 
-@frozen(eq=False)
 class LinearElementwise(Elementwise, Differentiable, Transposable):
     """Linear over the real numbers in all operands together."""
+
+    __slots__ = ()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

@@ -117,8 +117,8 @@ class Cumulative(Operation):
 
 
 @final
-@frozen(eq=False)
 class CumSum(Cumulative, LinearOperation):
+    __slots__ = ()
     name = "cumsum"
 
     @override
@@ -145,9 +145,10 @@ Pair: TypeAlias = tuple[Value, Value]
 Step: TypeAlias = Callable[[Pair, Pair], Pair]
 
 
-@frozen(eq=False)
 class Scanned(Cumulative, Differentiable):
     """Tangents are those of folding in a tree, so that nothing is divided."""
+
+    __slots__ = ()
 
     @abstractmethod
     def step(self, x: Pair, y: Pair) -> Pair:
@@ -211,8 +212,8 @@ def _pushed(prim: Smooth, x: Pair, y: Pair) -> Pair:
 
 
 @final
-@frozen(eq=False)
 class CumProd(Scanned):
+    __slots__ = ()
     name = "cumprod"
 
     @override
@@ -233,8 +234,8 @@ class CumProd(Scanned):
 
 
 @final
-@frozen(eq=False)
 class CumMax(Scanned):
+    __slots__ = ()
     name = "cummax"
     exact = True
 
@@ -262,8 +263,8 @@ class CumMax(Scanned):
 
 
 @final
-@frozen(eq=False)
 class CumMin(Scanned):
+    __slots__ = ()
     name = "cummin"
     exact = True
 
@@ -301,8 +302,8 @@ def _one_by_one(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, axis: i
 
 
 @final
-@frozen(eq=False)
 class CumLogSumExp(Scanned):
+    __slots__ = ()
     name = "cumlogsumexp"
     domain = FLOATS
 

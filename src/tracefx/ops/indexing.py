@@ -483,8 +483,8 @@ class Scattering(Operation, Differentiable):
 
 
 @final
-@frozen(eq=False)
 class ScatterAdd(Scattering, Transposable):
+    __slots__ = ()
     name = "scatter-add"
     function = "scatter_add"
     takes = NUMBERS

@@ -37,10 +37,10 @@ from tracefx.ops.static import AxisError, ShapeError
 ANY_NUMBER: Final = -1
 
 
-@frozen(eq=False)
 class Operation(Primitive, Batchable, Lowerable):
     """An operation with one output: its rules speak of that output alone."""
 
+    __slots__ = ()
     arity: ClassVar[int] = 1
     """How many operands it takes, or `ANY_NUMBER`."""
 
@@ -142,9 +142,10 @@ def remembered(*fields: str) -> Callable[[A], A]:
 _REMEMBERED: Final = 4096
 
 
-@frozen(eq=False)
 class Compiled(Operation):
     """An operation without a good kernel in NumPy: evaluated, it is compiled, once for all operands of one type."""
+
+    __slots__ = ()
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -169,9 +170,10 @@ def _program(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
-@frozen(eq=False)
 class LinearOperation(Operation, Differentiable, Transposable):
     """An operation linear in all of its operands together: its derivative is itself."""
+
+    __slots__ = ()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

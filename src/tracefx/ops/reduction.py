@@ -92,10 +92,10 @@ def _computable(x: NDArray) -> NDArray:
 # ------------------------------------------------------------------ reduce_max, reduce_min
 
 
-@frozen(eq=False)
 class Extremum(Reduction, Differentiable):
     """The greatest or least element; one that is NaN makes the result NaN. Complex numbers are ordered by real part."""
 
+    __slots__ = ()
     direction: ClassVar[str]
     """The comparison that an element which takes another's place passes."""
 
@@ -297,10 +297,10 @@ def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
 # ------------------------------------------------------------------ reduce_and, reduce_or, reduce_xor
 
 
-@frozen(eq=False)
 class LogicalReduction(Reduction):
     """Folds booleans, or the bits of integers."""
 
+    __slots__ = ()
     domain = LOGICAL
 
     @abstractmethod

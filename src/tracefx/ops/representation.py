@@ -26,8 +26,8 @@ from tracefx.ops.static import static_int
 # ------------------------------------------------------------------ population_count, clz
 
 
-@frozen(eq=False)
 class BitCount(NonDifferentiable):
+    __slots__ = ()
     domain = INTEGERS
     kernels_widen = False  # the width of the operand matters
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -45,8 +45,8 @@ def _added(prim: Scattering) -> ScatterAdd:
 
 
 @final
-@frozen(eq=False)
 class Scatter(Scattering, Transposable):
+    __slots__ = ()
     name = "scatter"
     function = "scatter"
     takes = ANY
@@ -145,8 +145,8 @@ def scatter(
 
 
 @final
-@frozen(eq=False)
 class ScatterMul(Scattering, Transposable):
+    __slots__ = ()
     name = "scatter-mul"
     function = "scatter_mul"
     takes = NUMBERS
@@ -226,10 +226,10 @@ def scatter_mul(
 # ------------------------------------------------------------------ scatter_min, scatter_max
 
 
-@frozen(eq=False)
 class Extremal(Scattering):
     """Keeps one of all elements that meet at a place. Those that are equal to it share its tangent."""
 
+    __slots__ = ()
     takes = _ORDERED
     direction: ClassVar[str]
 
@@ -280,8 +280,8 @@ def _one(aval: ShapedArray) -> Array:
 
 
 @final
-@frozen(eq=False)
 class ScatterMin(Extremal):
+    __slots__ = ()
     name = "scatter-min"
     function = "scatter_min"
     direction = "LT"
@@ -293,8 +293,8 @@ class ScatterMin(Extremal):
 
 
 @final
-@frozen(eq=False)
 class ScatterMax(Extremal):
+    __slots__ = ()
     name = "scatter-max"
     function = "scatter_max"
     direction = "GT"

@@ -195,10 +195,10 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 # ------------------------------------------------------------------ concatenate, split, stack
 
 
-@frozen(eq=False)
 class Joining(LinearOperation):
     """One array from several of one dtype."""
 
+    __slots__ = ()
     arity = ANY_NUMBER
 
     def joined(self, avals: Sequence[ShapedArray], shape: Shape) -> ShapedArray:

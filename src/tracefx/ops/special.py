@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
@@ -19,10 +18,10 @@ from tracefx.ops.powers import square
 from tracefx.ops.transcendental import Transcendental, exp
 
 
-@frozen(eq=False)
 class Special(Compiled, Transcendental):
     """A function of one float that NumPy doesn't have."""
 
+    __slots__ = ()
     domain = FLOATS
 
 
