@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import compiled, disk, dispatch, eager, imports, tracing, training
+from benchmarks import compiled, disk, dispatch, eager, imports, loops, tracing, training
 from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
-    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, compiled, disk, imports)
+    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, compiled, loops, disk, imports)
 }
 
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(figures))
     if compiled.GROUP in groups:
         print("\nWhat XLA makes of programs:\n\n" + compiled.report())
+    if loops.GROUP in groups:
+        print("\nMemory of programs with loops:\n\n" + loops.report())
     if options.json is not None:
         options.json.write_text(as_json(figures) + "\n")
 
