@@ -1,0 +1,229 @@
+"""`custom_vmap` and `sequential_vmap`, against JAX where JAX has an answer."""
+
+# mypy: untyped-calls-exclude="jax"
+# The decorators are those of either library, which is `Any` here.
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import agree, same
+from tracefx.custom_derivatives import ClosedOverTracerError
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+Y: Final = np.array([1.0, 3.0, -2.0], np.float32)
+
+
+def cosine_in_a_batch(lib: Any, np_: Any) -> Any:
+    """A rule that is not `vmap` of the function, so that it shows whether it was called."""
+
+    @lib.custom_batching.custom_vmap
+    def f(x: Any, y: Any) -> Any:
+        return np_.sin(x) * y
+
+    @f.def_vmap
+    def rule(axis_size: int, in_batched: Any, x: Any, y: Any) -> Any:
+        assert type(in_batched) is list
+        return np_.cos(x) * y, in_batched[0] or in_batched[1]
+
+    return f
+
+
+def values(lib: Any, np_: Any) -> Any:
+    f = cosine_in_a_batch(lib, np_)
+    x, y = np_.asarray(X), np_.asarray(Y)
+    return (
+        f(x, y),
+        lib.jit(f)(x, y),
+        lib.vmap(f)(x, y),
+        lib.vmap(f, (0, None))(x, y[0]),
+        lib.vmap(f, (None, 0))(x[0], y),
+        lib.jit(lib.vmap(lib.jit(f)))(x, y),
+        lib.vmap(lambda x, y: f(y=y, x=x))(x, y),
+        lib.vmap(lambda _: f(x, y))(np_.arange(2)),
+    )
+
+
+def forward_mode(lib: Any, np_: Any) -> Any:
+    f = cosine_in_a_batch(lib, np_)
+    x, y = np_.asarray(X), np_.asarray(Y)
+
+    def pushed(x: Any, y: Any) -> Any:
+        return lib.jvp(f, (x, y), (y, x))
+
+    return (
+        pushed(x, y),
+        lib.vmap(pushed)(x, y),
+        lib.jit(lib.vmap(pushed, (0, None)))(x, y[0]),
+        lib.vmap(lambda x: lib.jvp(lib.jit(lambda x: f(x, x)), (x,), (x,)))(x),
+        lib.jvp(lib.vmap(f), (x, y), (y, x)),
+        lib.vmap(lib.jacfwd(f))(x, y),
+    )
+
+
+def trees(lib: Any, np_: Any) -> Any:
+    @lib.custom_batching.custom_vmap
+    def f(d: Any, xs: Any) -> Any:
+        return {"s": d["a"] + xs[0], "t": (xs[1], d["b"] * 2)}
+
+    @f.def_vmap
+    def rule(axis_size: int, in_batched: Any, d: Any, xs: Any) -> Any:
+        assert in_batched == [{"a": True, "b": False}, [True, False]], in_batched
+        return {"s": d["a"] - xs[0], "t": (xs[1], d["b"] * 4)}, {"s": True, "t": (False, False)}
+
+    x = np_.asarray(X)
+    mapped = lib.vmap(f, ({"a": 0, "b": None}, [0, None]), {"s": 0, "t": None})
+    return mapped({"a": x, "b": x}, [x, x]), lib.jit(mapped)({"a": x, "b": x}, [x, x])
+
+
+@pytest.mark.parametrize("case", [values, forward_mode, trees], ids=lambda case: case.__name__)
+def test_as_in_jax(case: Callable[[Any, Any], Any]) -> None:
+    agree(case)
+
+
+REVERSE: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
+    "vmap of grad": lambda lib, np_, f: lib.vmap(lib.grad(f, (0, 1)))(np_.asarray(X), np_.asarray(Y)),
+    "jit of vmap of grad of jit": lambda lib, np_, f: lib.jit(lib.vmap(lib.grad(lib.jit(f), 1)))(X, Y),
+    "vmap of grad, one argument": lambda lib, np_, f: lib.vmap(lib.grad(f, (0, 1)), (0, None))(X, np_.float32(2.0)),
+    "grad of vmap": lambda lib, np_, f: lib.grad(lambda x: np_.sum(lib.vmap(f)(x, Y)))(np_.asarray(X)),
+    "grad of vmap of jit, of what is alike": lambda lib, np_, f: lib.grad(
+        lambda y: np_.sum(lib.vmap(lib.jit(f), (0, None))(X, y))
+    )(np_.float32(2.0)),
+    "vmap of grad of grad": lambda lib, np_, f: lib.vmap(lib.grad(lib.grad(f)))(np_.asarray(X), np_.asarray(Y)),
+    "vmap of hessian": lambda lib, np_, f: lib.vmap(lib.hessian(f))(np_.asarray(X), np_.asarray(Y)),
+    "vmap of vjp": lambda lib, np_, f: lib.vmap(lambda x, y: lib.vjp(f, x, y)[1](x))(np_.asarray(X), np_.asarray(Y)),
+    "vmap of jacrev of grad": lambda lib, np_, f: lib.vmap(lib.jacrev(lib.grad(f, 1)))(np_.asarray(X), np_.asarray(Y)),
+}
+
+
+@pytest.mark.parametrize("stack", list(REVERSE))
+def test_the_gradient_in_a_batch_is_that_of_the_rule(stack: str) -> None:
+    """JAX has no reverse mode here: what the rule computes, differentiated, is what is wanted."""
+    got = REVERSE[stack](fx, fnp, cosine_in_a_batch(fx, fnp))
+    same(got, REVERSE[stack](jax, jnp, lambda x, y: jnp.cos(x) * y))
+
+
+def test_without_a_batch_the_gradient_is_that_of_the_function() -> None:
+    f = cosine_in_a_batch(fx, fnp)
+    np.testing.assert_allclose(fx.grad(f)(0.5, 2.0), 2 * np.cos(0.5), rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(fx.grad(fx.grad(fx.jit(f))))(0.5, 2.0), -2 * np.sin(0.5), rtol=1e-6)
+
+
+def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
+    inner = cosine_in_a_batch(fx, fnp)
+
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return inner(x, x)
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (inner(ct, x),))
+    x = fnp.asarray(X)
+    np.testing.assert_allclose(fx.vmap(f)(x), np.cos(X) * X, rtol=1e-6)
+    np.testing.assert_allclose(fx.vmap(fx.grad(f))(x), np.cos(1.0) * X, rtol=1e-6)
+    np.testing.assert_allclose(fx.vmap(fx.grad(fx.jit(f)))(x), np.cos(1.0) * X, rtol=1e-6)
+
+
+def test_two_batches_call_the_rule_for_the_inner_one_first() -> None:
+    sizes = []
+
+    @fx.custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @f.def_vmap
+    def rule(axis_size: int, in_batched: list[bool], x: Any) -> Any:
+        sizes.append((axis_size, x.shape))
+        return f(x), True
+
+    x = fnp.arange(6.0).reshape(2, 3)
+    np.testing.assert_allclose(fx.vmap(fx.vmap(f))(x), np.sin(x), rtol=1e-6)
+    assert sizes == [(3, (3,)), (2, (2, 3))]
+
+
+# ------------------------------------------------------------------ what it closes over
+
+
+def closing(c: Any) -> Any:
+    @fx.custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return fnp.sin(x) * c
+
+    f.def_vmap(lambda axis_size, in_batched, x: (fnp.cos(x) * c, True))
+    return f
+
+
+def test_what_it_closes_over_may_be_traced() -> None:
+    x = fnp.asarray(X)
+    np.testing.assert_allclose(fx.vmap(lambda c: closing(c)(0.5))(x), np.sin(np.float32(0.5)) * X, rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(lambda c: fx.vmap(closing(c))(x))(2.0), 2 * np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(lambda c: fx.vmap(fx.jit(closing(c)))(x))(2.0), 2 * np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        fx.vmap(lambda y: fx.vmap(lambda c: closing(c)(y))(x))(x)[1], np.cos(X[1]) * X, rtol=1e-6
+    )
+
+
+def test_what_it_closes_over_is_no_argument_of_its_rule() -> None:
+    x = fnp.asarray(X)
+    with pytest.raises(ClosedOverTracerError, match="closes over"):
+        fx.vmap(lambda x: closing(x)(x))(x)
+    with pytest.raises(ClosedOverTracerError, match="closes over"):
+        fx.vmap(lambda x: fx.jit(closing(x))(x))(x)
+    with pytest.raises(ClosedOverTracerError, match="closure_convert"):
+        fx.grad(lambda x: closing(x)(x))(1.0)
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_a_rule_gives_what_the_function_gives() -> None:
+    def mapped(rule: Callable[..., Any]) -> Any:
+        f: Any = fx.custom_batching.custom_vmap(lambda x: {"a": x})
+        f.def_vmap(rule)
+        return fx.jit(lambda x: fx.vmap(fx.jit(lambda x: f(x)))(x))(fnp.ones(3))
+
+    assert mapped(lambda n, b, x: ({"a": x * 2}, True))["a"].tolist() == [2.0] * 3
+    with pytest.raises(TypeError, match=r"must give a pair \(output, which of it is batched\)"):
+        mapped(lambda n, b, x: {"a": x})
+    with pytest.raises(ValueError, match="says is batched must have the structure"):
+        mapped(lambda n, b, x: ({"a": x}, {"b": True}))
+    with pytest.raises(TypeError, match=r"\['a'\] is batched by 0"):
+        mapped(lambda n, b, x: ({"a": x}, {"a": 0}))
+    with pytest.raises(ValueError, match=r"f32\[2\] does not begin with the axis of size 3"):
+        mapped(lambda n, b, x: ({"a": fnp.ones(2)}, True))
+    with pytest.raises(TypeError, match="structure"):
+        mapped(lambda n, b, x: (x, True))
+    with pytest.raises(TypeError, match=r"(?s)\['a'\] *f32\[\] *f32\[3\]"):
+        mapped(lambda n, b, x: ({"a": x}, False))
+
+
+# ------------------------------------------------------------------ one after the other
+
+
+def test_sequential_vmap_is_a_loop() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        f = lib.custom_batching.sequential_vmap(lambda x, y: np_.sin(x) * y["a"])
+        x, y = np_.asarray(X), {"a": np_.asarray(Y)}
+        two = np_.ones((2, 3))
+        return (
+            f(x, y),
+            lib.vmap(f)(x, y),
+            lib.jit(lib.vmap(f, (0, None)))(x, {"a": x[0]}),
+            lib.vmap(lib.vmap(f, (0, None)), (0, None))(two, y),
+            lib.vmap(lambda x: lib.jvp(lambda x: f(x, {"a": x}), (x,), (x,)))(x),
+        )
+
+    agree(case)
+    f = fx.custom_batching.sequential_vmap(lambda x: fnp.sin(x) * x)
+    np.testing.assert_allclose(fx.vmap(fx.grad(f))(fnp.asarray(X)), np.cos(X) * X + np.sin(X), rtol=1e-6)
+    program = str(fx.make_jaxpr(fx.vmap(f))(fnp.asarray(X)))
+    assert "scan" in program
+    assert "custom_vmap_call" in program
