@@ -155,37 +155,44 @@ def _mask(jaxpr: Jaxpr, used_outs: Sequence[bool] | None) -> tuple[bool, ...]:
 def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tuple[Jaxpr, tuple[bool, ...]]:
     outs = _chosen(jaxpr.outs, used_outs)
     live = {x.index for x in outs if isinstance(x, Var)}
-    kept: list[tuple[Eqn, Primitive, Sequence[Atom], Sequence[Var]]] = []
-    whole = len(outs) == len(jaxpr.outs)
+    kept: list[Eqn] = []
+    smaller: dict[int, tuple[Primitive, tuple[Atom, ...], tuple[Var, ...]]] = {}
+    """What is left of an equation, by its place in `kept`."""
     for eqn in reversed(jaxpr.eqns):
-        prim: Primitive = eqn.prim
-        inputs: Sequence[Atom] = eqn.inputs
-        binders: Sequence[Var] = eqn.outs
-        for v in binders:
+        prim, inputs = eqn.prim, eqn.inputs
+        for v in eqn.outs:
             if v.index in live:
                 break
         else:
             if not _is_observable(prim):
                 continue
-        if isinstance(prim, Prunable):
-            prim, used_ins, kept_outs = prim.prune(tuple([v.index in live for v in binders]))
-            inputs, binders = _chosen(inputs, used_ins), _chosen(binders, kept_outs)
-        elif isinstance(prim, CarriesJaxprs):
-            prim = _in_bodies(prim, dce)
+        if isinstance(prim, (Prunable, CarriesJaxprs)):
+            left, inputs, binders = _without_unused(eqn, tuple([v.index in live for v in eqn.outs]))
+            if left is not prim or not _same(inputs, eqn.inputs) or not _same(binders, eqn.outs):
+                smaller[len(kept)] = left, inputs, binders
         for x in inputs:
             if isinstance(x, Var):
                 live.add(x.index)
-        kept.append((eqn, prim, inputs, binders))
-        whole = whole and prim is eqn.prim and inputs is eqn.inputs and binders is eqn.outs
+        kept.append(eqn)
     left_ins = tuple([i >= droppable or v.index in live for i, v in enumerate(jaxpr.invars)])
-    if whole and len(kept) == len(jaxpr.eqns) and all(left_ins) and _is_numbered(jaxpr):
+    whole = len(outs) == len(jaxpr.outs) and len(kept) == len(jaxpr.eqns) and not smaller
+    if whole and all(left_ins) and _is_numbered(jaxpr):
         return jaxpr, left_ins
     new = _Rebuild(jaxpr)
     constvars = new.binders(jaxpr.constvars)
     invars = new.binders(_chosen(jaxpr.invars, left_ins))
-    for eqn, prim, inputs, binders in reversed(kept):
+    for i in reversed(range(len(kept))):
+        eqn = kept[i]
+        prim, inputs, binders = smaller.get(i) or (eqn.prim, eqn.inputs, eqn.outs)
         new.add(eqn, prim, new.reads(inputs), binders)
     return new.finish(constvars, invars, outs), left_ins
+
+
+def _without_unused(eqn: Eqn, used: tuple[bool, ...]) -> tuple[Primitive, tuple[Atom, ...], tuple[Var, ...]]:
+    if isinstance(eqn.prim, Prunable):
+        prim, used_ins, kept_outs = eqn.prim.prune(used)
+        return prim, tuple(_chosen(eqn.inputs, used_ins)), tuple(_chosen(eqn.outs, kept_outs))
+    return _in_bodies(eqn.prim, dce), eqn.inputs, eqn.outs
 
 
 def _is_numbered(jaxpr: Jaxpr) -> bool:
