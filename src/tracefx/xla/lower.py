@@ -143,7 +143,7 @@ class Emitter:
     """
 
     __slots__ = (
-        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_ordered", "_symbols", "_token"),
+        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_symbols", "_token"),
         *("host_functions", "module", "targets"),
     )
 
@@ -163,8 +163,6 @@ class Emitter:
         self._eqn: Eqn | None = None
         self._around = ""
         """What operations of programs within equations are called by before their own scopes: the equations' names."""
-        self._ordered = False
-        """Whether the equation that is lowered has ordered effects."""
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
 
@@ -193,15 +191,13 @@ class Emitter:
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
         env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
-        outer = self._line, self._ordered, self._eqn, self._around
+        outer = self._line, self._eqn, self._around
         if self._eqn is not None:
             self._around += _path(self._eqn) + "/"
         for eqn in jaxpr.eqns:
             self._eqn = eqn
             prim, binders = eqn.prim, eqn.outs
             self._line = self.line(eqn)
-            effects = prim.effects
-            self._ordered = bool(effects) and any_ordered(effects)
             operands = []
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
@@ -213,7 +209,7 @@ class Emitter:
                 env[binders[0].index] = outs[0]
             else:
                 env.update(zip([v.index for v in binders], outs, strict=True))
-        self._line, self._ordered, self._eqn, self._around = outer
+        self._line, self._eqn, self._around = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
     def line(self, eqn: Eqn) -> runtime.Location:
@@ -319,7 +315,7 @@ class Emitter:
 
     def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
         avals = tuple([x.aval for x in carry])
-        if not self._ordered:
+        if not self._is_ordered():
             return self.emit("stablehlo.while", carry, avals, None, [Region(avals, condition), Region(avals, body)])
 
         # The region of a condition gives no token, so the conditions are computed outside: before the loop, and at the
@@ -341,7 +337,7 @@ class Emitter:
         self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
     ) -> list[Ir]:
         regions = [Region((), functools.partial(_on, branch, operands)) for branch in branches]
-        if not self._ordered:
+        if not self._is_ordered():
             return self.emit("stablehlo.case", [index], outs, None, regions)
         before = self._last_token()
         operation, results = self._in_order("stablehlo.case", _values([index]), outs, None, len(branches))
@@ -350,6 +346,10 @@ class Emitter:
             self._fill(_block(space, ()), region, gives_token=True)
         self._token = after
         return results
+
+    def _is_ordered(self) -> bool:
+        """Whether the equation that is lowered has ordered effects."""
+        return self._eqn is not None and any_ordered(self._eqn.prim.effects)
 
     def _last_token(self) -> runtime.Value:
         if self._token is None:
@@ -394,7 +394,7 @@ class Emitter:
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
         attributes = _call_of(runtime.HOST_CALL, config, has_side_effect)
         self.targets.add(runtime.HOST_CALL)
-        if not self._ordered:
+        if not self._is_ordered():
             self.host_functions.append(function)
             return self.emit("stablehlo.custom_call", operands, outs, attributes)
         self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
