@@ -23,12 +23,17 @@ from tests.laws.test_operations import values
 from tests.ops.harness import Weak, assert_close, aval_of, theirs
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.check import check_jaxpr
+from tracefx.core.errors import JaxprTypeError
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.handlers.stage import stage
 from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.elementwise import Add
+from tracefx.ops.transcendental import Sin
 from tracefx.ops.vocabulary import OPERATIONS
+from tracefx.programs import parse_jaxpr
 from tracefx.testing.strategies import DTYPES
 from tracefx.testing.tolerances import ulps_of
 
@@ -178,3 +183,19 @@ def test_operands_are_taken_and_refused_as_by_jax(operation: type[Primitive]) ->
                 differences.add((difference[0], difference[1]))
     assert differences == {d for name, d in DIFFERENCES.items() if name == operation.name}
     assert refused or operation is OptimizationBarrier  # which takes all that there is
+
+
+def test_operands_beyond_those_it_takes_are_no_places_for_results() -> None:
+    """NumPy's functions write into arrays that they are given in their place."""
+    x, y = [from_numpy(np.full(2, n, np.float32)) for n in (1, 2)]
+    with pytest.raises(TypeError, match="sin takes 1 operand, got 2"):
+        bind(Sin(), x, y)
+    with pytest.raises(TypeError, match="add takes 2 operands, got 3"):
+        bind(Add(), x, x, y)
+    assert to_numpy(y).tolist() == [2.0, 2.0]
+
+
+def test_a_program_whose_operation_lacks_an_operand_is_refused() -> None:
+    jaxpr = parse_jaxpr("{ lambda ; a:f32[2]. let b:f32[2] = add a in (b,) }")
+    with pytest.raises(JaxprTypeError, match="add takes 2 operands, got 1"):
+        check_jaxpr(jaxpr)
