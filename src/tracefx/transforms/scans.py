@@ -114,15 +114,18 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
         raise ValueError(f"{where}: batch_size must be a positive integer, got {batch_size!r}")
     arrays, tree = flatten_values(xs, f"{where}: xs")
     n = _length(where, arrays, xs, None)
-    whole = n // batch_size * batch_size
-    head = [reshape(a[:whole], (-1, batch_size, *a.aval.shape[1:])) for a in _arrays(arrays)]
+    count = n // batch_size
+    whole = count * batch_size
+    if not whole:
+        return vmap(f)(xs)
+    head = [reshape(a[:whole], (count, batch_size, *a.shape[1:])) for a in _arrays(arrays)]
     rest = [a[whole:] for a in _arrays(arrays)]
-    _, ys = steps(f, _a_batch, where, (), tree.unflatten(head), n // batch_size, False, 1)
+    _, ys = steps(f, _a_batch, where, (), tree.unflatten(head), count, False, 1)
     ys = trees.map(lambda y: reshape(y, (whole, *y.shape[2:])), ys)
     if whole == n:
         return cast(Y, ys)
     last = vmap(f)(tree.unflatten(rest))
-    return cast(Y, last if not whole else trees.map(lambda a, b: concatenate([a, b], 0), ys, last))
+    return cast(Y, trees.map(lambda a, b: concatenate([a, b], 0), ys, last))
 
 
 def _without_carry(f: Callable[..., Any]) -> Callable[..., Any]:
