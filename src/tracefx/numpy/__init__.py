@@ -35,6 +35,7 @@ from tracefx.numpy.creation import (
     zeros,
     zeros_like,
 )
+from tracefx.numpy.floats import copysign, nextafter, signbit
 from tracefx.numpy.indexing import (
     getitem,
     take,
@@ -76,8 +77,10 @@ from tracefx.numpy.linear import (
 from tracefx.numpy.logic import (
     bitwise_and,
     bitwise_invert,
+    bitwise_left_shift,
     bitwise_not,
     bitwise_or,
+    bitwise_right_shift,
     bitwise_xor,
     equal,
     greater,
@@ -332,9 +335,14 @@ __all__ = [
     "isclose",
     "bitwise_and",
     "bitwise_invert",
+    "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
+    "copysign",
+    "nextafter",
+    "signbit",
     "equal",
     "greater",
     "greater_equal",

@@ -272,3 +272,5 @@ def _is(infinity: float, name: str, x: ArrayLike, out: None) -> Array:
 
 bitwise_not = invert
 bitwise_invert = invert
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift

@@ -1,0 +1,67 @@
+"""Signs and neighbours of floats against `jax.numpy`; every elementwise function of the array API is there."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.agreement import DTYPES, agree, agree_in_type, numbers
+
+ARRAY_API: Final = """
+    abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or
+    bitwise_right_shift bitwise_xor ceil clip conj copysign cos cosh divide equal exp expm1 floor floor_divide greater
+    greater_equal hypot imag isfinite isinf isnan less less_equal log log1p log2 log10 logaddexp logical_and logical_not
+    logical_or logical_xor maximum minimum multiply negative nextafter not_equal positive pow real reciprocal remainder
+    round sign signbit sin sinh square sqrt subtract tan tanh trunc
+"""
+EDGES: Final = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -3.4e38)
+
+
+def test_the_elementwise_functions_of_the_array_api() -> None:
+    assert [name for name in ARRAY_API.split() if not callable(getattr(fnp, name, None))] == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_types(dtype: str) -> None:
+    x = np.asarray(fnp.asarray(numbers(dtype, (4,)), dtype=dtype))
+    agree_in_type(fnp.signbit, jnp.signbit, x)
+    for other in DTYPES:
+        y = np.asarray(fnp.asarray(numbers(other, (4,)), dtype=other))
+        agree_in_type(fnp.copysign, jnp.copysign, x, y)
+        agree_in_type(fnp.nextafter, jnp.nextafter, x, y)
+    for n in (2, -1.5, True):
+        agree(partial(fnp.copysign, n, x), partial(jnp.copysign, n, x))
+        agree(partial(fnp.signbit, n), partial(jnp.signbit, n))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_edges(dtype: str) -> None:
+    with np.errstate(all="ignore"):  # the least and the greatest are beyond 16 bits
+        column = np.asarray(fnp.array(EDGES, dtype=dtype))
+    x, y = np.repeat(column, len(EDGES)), np.tile(column, len(EDGES))
+    expected = np.copysign(x.astype(np.float64), y.astype(np.float64))
+    for run in (fx.jit(fnp.copysign), fnp.copysign):
+        got = run(fnp.array(x, dtype), fnp.array(y, dtype))
+        np.testing.assert_array_equal(np.asarray(got, np.float64), expected)
+    whole = fnp.array(x, dtype)
+    for found in (fx.jit(fnp.signbit)(whole), fnp.signbit(whole), fnp.signbit(fnp.copysign(y, whole))):
+        np.testing.assert_array_equal(np.asarray(found), np.signbit(x.astype(np.float64)))
+
+
+def test_derivatives() -> None:
+    for x, y in ((2.0, -1.0), (-2.0, 1.0), (-0.5, -0.5)):
+        agree(partial(fx.grad(fnp.copysign, (0, 1)), x, y), partial(jax.grad(jnp.copysign, (0, 1)), x, y))
+    with pytest.raises(ValueError, match="complex numbers have no sign"):
+        fnp.signbit(1j)
+    with pytest.raises(TypeError, match="copysign is not defined for complex"):
+        fnp.copysign(1j, 1.0)
