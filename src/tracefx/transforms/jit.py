@@ -160,7 +160,7 @@ class Jitted(Generic[P, R]):
             if type(x) is not ConcreteArray or x.aval is not avals[place] or x.buffer is None:
                 return self._call(args, kwargs)
             buffers.append(x.buffer)
-            place += 1
+            place += 1  # noqa: SIM113
         results = ready.on_buffers(buffers) if ready.on_buffers else ready.program(given)  # type: ignore[arg-type]  # arrays
         return results[0] if ready.gives_one else ready.out_tree.unflatten(results)  # type: ignore[return-value]  # an R
 
