@@ -140,6 +140,15 @@ def dense_loss(library: Library) -> Function:
     return loss
 
 
+def divergence(library: Library) -> Function:
+    nn = library.nn
+    return lambda p, q: library.numpy.sum(nn.softmax(p) * (nn.log_softmax(p) - nn.log_softmax(q)))
+
+
+def gated(library: Library) -> Function:
+    return lambda x, gate, weights: library.nn.silu(x @ gate) * (x @ weights)
+
+
 def adam(library: Library) -> Function:
     numpy = library.numpy
 
@@ -221,6 +230,9 @@ EVERYDAY: Final = (
         lambda m: m.core.vmap(m.core.grad(dense_loss(m), (0, 1)), (None, None, 0, 0)),
         (f32(16, 8), f32(8), f32(64, 16), f32(64, 8)),
     ),
+    Case("standardized", lambda m: lambda x: (x - m.numpy.mean(x)) / m.numpy.std(x), (TABLE,)),
+    Case("divergence, gradient", lambda m: m.core.grad(divergence(m), (0, 1)), (f32(64, 10), f32(64, 10)[::-1])),
+    Case("gated layer, gradient", summed_sines(gated, (0, 1, 2)), (f32(64, 16), f32(16, 32), f32(16, 32))),
     Case("Adam", adam, (TABLE, TABLE[::-1], TABLE, TABLE**2, np.float32(3))),
     Case("linspace", lambda m: lambda x: m.numpy.linspace(0, x, 50), (np.float32(3),)),
 )

@@ -13,6 +13,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, models
 from benchmarks.libraries import JAX, OURS
+from tracefx import nn
 from tracefx.core.values import ConcreteArray
 from tracefx.xla import runtime
 
@@ -76,6 +77,15 @@ ENTRY %main (x: f32[8]) -> (f32[], f32[2,4]) {
 }
 """
     assert kernels(text) == 4
+
+
+def test_numbers_that_rules_bring_are_in_the_program() -> None:
+    functions: list[Any] = [
+        *(fx.grad(fnp.abs), fx.grad(lambda x: fnp.maximum(x, 0)), fx.grad(lambda x: fnp.clip(x, 0, 1)), fnp.std),
+        *(nn.softplus, fx.grad(nn.relu), nn.logsumexp, lambda x: fnp.logaddexp(x, 0.0)),
+    ]
+    for function in functions:
+        assert fx.make_jaxpr(function)(2.0).consts == (), function
 
 
 # ------------------------------------------------------------------ memory

@@ -48,6 +48,8 @@ def choose(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
     """`x` where the condition holds and `y` elsewhere; scalars stand for arrays."""
     x, y = pair("where", x, y)
     shape = x.aval.shape or y.aval.shape or condition.aval.shape
+    if not shape:  # literals stay literals
+        return selection.select_n(condition, y, x)
     return selection.select_n(condition, broadcast_to(y, shape), broadcast_to(x, shape))
 
 

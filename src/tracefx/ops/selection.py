@@ -18,7 +18,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, full, instantiate
+from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, filled, fit, instantiate
 from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import ORDERED, gt, lt
 from tracefx.ops.elementwise import Elementwise, NonDifferentiable, Smooth, operands
@@ -87,7 +87,7 @@ class SelectN(Operation, Differentiable, Transposable):
         (ct,), (which, *cases) = cts, args
         assert not isinstance(ct, Zero)
         assert not isinstance(which, Linear)
-        zeros = full(ct.aval, 0)
+        zeros = filled(ct.aval, 0)
         chosen: list[Tangent | None] = []
         for i, case in enumerate(cases):
             if not isinstance(case, Linear):
@@ -179,8 +179,11 @@ def where(pred: Value, on_true: Value | float, on_false: Value | float, aval: Sh
     return bind1(SELECT_N, pred, _filled(on_false, aval), _filled(on_true, aval))
 
 
-def _filled(x: Value | float, aval: ShapedArray) -> Array:
-    return full(aval, x) if isinstance(x, int | float) else broadcast_to(x, aval.shape)
+def _filled(x: Value | float, aval: ShapedArray) -> Value:
+    """Without axes a literal stays one: an array would be an input of every program that the rule is part of."""
+    if isinstance(x, int | float):
+        return filled(aval, x)
+    return x if x.aval.shape == aval.shape else broadcast_to(x, aval.shape)
 
 
 # ------------------------------------------------------------------ clamp
