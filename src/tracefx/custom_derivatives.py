@@ -13,3 +13,4 @@ from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
 from tracefx.transforms.custom_derivatives import (
     custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
 )
+from tracefx.transforms.linear_calls import linear_call as linear_call

@@ -399,6 +399,17 @@ def test_forward_mode_says_that_a_backward_pass_depends_on_values_of_cotangents(
         fx.jvp(f, (1.0,), (1.0,))
 
 
+def test_forward_mode_says_that_a_backward_pass_adds_something() -> None:
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 1.0
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct + x,))
+    assert float(fx.grad(f)(2.0)) == 3.0
+    with pytest.raises(NotLinearError, match="adds to its cotangents"):
+        fx.jvp(f, (1.0,), (1.0,))
+
+
 def test_forward_mode_keeps_pythons_control_flow_on_residuals() -> None:
     @fx.custom_vjp
     def f(x: Any) -> Any:
@@ -568,7 +579,8 @@ def test_rules_count_in_equality_and_not_in_the_executable_key() -> None:
     f, g = both(fx, fnp), both(fx, fnp)
     for a, b in zip(f, g, strict=True):
         first, second = program(a), program(b)
-        assert first == first
+        assert first == program(a)
+        assert hash(first) == hash(program(a))
         assert first != second
         assert executable_key(first) is not None
         assert executable_key(first) == executable_key(second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -30,7 +31,8 @@ from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, eval_jaxpr
+from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
     Batchable,
@@ -55,6 +57,7 @@ from tracefx.handlers.jvp import JVP
 from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
+from tracefx.ops.elementwise import add_tangents
 
 Pull: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
 """Residuals and the cotangents of the outputs to the cotangents of the operands."""
@@ -338,7 +341,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
     The other operands are the tangents of those operands of the function that are marked in `nonzero`, the outputs
     the tangents of its outputs, without those that have none. Transposed, which is all that reverse mode asks, it
-    calls the backward pass, linear or not. Computed forwards, it transposes the backward pass, which must be linear.
+    calls the backward pass, linear or not. Computed forwards, it calls `push`, a function of all operands, or, where
+    there is none, transposes the backward pass, which must be linear.
     """
 
     name = "custom_lin"
@@ -347,6 +351,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
     residuals: int = field(metadata={"print": "num_res"})
     nonzero: Mask
     out_avals: tuple[ShapedArray, ...]
+    push: Flat | None = field(default=None, metadata={"hide_default": True})
 
     @property
     def live(self) -> Mask:
@@ -367,7 +372,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
     @override
     def within(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
-        return evolve(self, pull=within(enter, self.pull))
+        push = None if self.push is None else within(enter, self.push)
+        return evolve(self, pull=within(enter, self.pull), push=push)
 
     def cotangents(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the tangents that are operands, from those of the outputs."""
@@ -381,11 +387,33 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         residuals = [x for x in args[:n] if not isinstance(x, Linear)]
         if len(residuals) < n:
             raise not_linear(self)
-        found = self.cotangents(residuals, cts)
+        found = self.cotangents(residuals, cts) if self.push is None else self.reversed(residuals, cts, args[n:])
         return [*[None] * n, *[ct if isinstance(x, Linear) else None for ct, x in zip(found, args[n:], strict=True)]]
+
+    def reversed(
+        self, residuals: Sequence[Value], cts: Sequence[Tangent], operands: Sequence[Value | Linear]
+    ) -> Sequence[Value]:
+        """The transpose, as an operation whose transpose is this one."""
+        push, pull = self.push, self.pull
+        assert push is not None
+        mask, n, out_avals = nonzero(cts), len(residuals), self.out_avals
+
+        @made_from(pull, "pushed", mask, out_avals)
+        def forwards(*values: Value) -> list[Value]:
+            return [instantiate(ct) for ct in pull(values[:n], spread(values[n:], mask, out_avals))]
+
+        @made_from(push, "pulled")
+        def back(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
+            return push(*residuals, *map(instantiate, cts))
+
+        avals = tuple([x.aval.tangent() for x in operands])
+        prim = CustomLinear(self.label, back, n, mask, avals, forwards)
+        return bind(prim, *residuals, *present(cts))
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
+        if self.push is not None:
+            return self.push(*args)
         n = self.residuals
         residuals, tangents = args[:n], args[n:]
         avals = chosen(self.out_avals, self.live)
@@ -400,6 +428,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         finally:
             CURRENT.reset(token)
         jaxpr, consts = rest.build(inputs, outs)
+        if any(map(_adds_a_constant, repeat(jaxpr), jaxpr.eqns)):
+            raise self.only_backwards("adds to its cotangents what doesn't depend on them")
         try:
             found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
         except (MissingRuleError, TypeError) as error:
@@ -416,20 +446,29 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        """By the operands the map itself, which stays lazy; by the residuals what differentiating it gives."""
         n = self.residuals
+        moved: Sequence[Tangent] = [Zero(a.tangent()) for a in chosen(self.out_avals, self.live)]
+        mask = iter(nonzero(tangents[n:]))
+        moving = tuple([m and next(mask) for m in self.nonzero])
+        if any(moving):
+            moved = self.of_some(moving, primals[:n], tangents[n:])
         if not any(nonzero(tangents[:n])):
-            outs = bind(self, *primals)
-            places = iter(nonzero(tangents[n:]))
-            moving = tuple([m and next(places) for m in self.nonzero])
-            return outs, bind(evolve(self, nonzero=moving), *primals[:n], *present(tangents[n:]))
+            return bind(self, *primals), moved
         handler = JVP(CURRENT.get())
-        duals = list(map(handler.wrap, primals, tangents))
+        duals = [*map(handler.wrap, primals[:n], tangents[:n]), *primals[n:]]
         token = CURRENT.set(handler)
         try:
             pairs = list(map(handler.unwrap, self.expand(*duals)))
         finally:
             CURRENT.reset(token)
-        return [p for p, _ in pairs], [t for _, t in pairs]
+        return [p for p, _ in pairs], [add_tangents(t, m) for (_, t), m in zip(pairs, moved, strict=True)]
+
+    def of_some(self, moving: Mask, residuals: Sequence[Value], tangents: Sequence[Tangent]) -> Sequence[Value]:
+        """The map on tangents of its operands, of which some may be zeros."""
+        if self.push is not None:  # which takes all operands
+            return bind(self, *residuals, *map(instantiate, tangents))
+        return bind(evolve(self, nonzero=moving), *residuals, *present(tangents))
 
     @override
     def mapped(
@@ -441,5 +480,12 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         out_dims = [0] * len(self.out_avals)
         pull = _mapped_pull(mapper, self.pull, dims[:n], self.out_avals, out_dims, in_dims)
         outs = tuple([a.with_axis(size, 0) for a in self.out_avals])
-        prim = evolve(self, pull=pull, out_avals=outs)
-        return bind(prim, *args), [0] * sum(self.live)
+        out = OutDims(self.label, mapper.axis, True)
+        push = None if self.push is None else mapped_function(mapper, self.push, dims, out)
+        return bind(evolve(self, pull=pull, out_avals=outs, push=push), *args), [0] * sum(self.live)
+
+
+def _adds_a_constant(jaxpr: Jaxpr, eqn: Eqn) -> bool:
+    """Whether the equation of a program that should be linear adds something that no input reaches."""
+    known = [isinstance(x, Literal) or x in jaxpr.constvars for x in eqn.inputs]
+    return eqn.prim.name in ("add", "sub") and any(known)

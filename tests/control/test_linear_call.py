@@ -1,0 +1,81 @@
+"""`linear_call`: linear functions with a transpose of their own."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import agree
+from tracefx.custom_derivatives import linear_call
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+
+
+def divided(lib: Any, r: Any, x: Any) -> Any:
+    """The transpose is seven times what it should be, so that it shows whether it was called."""
+    return lib.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, ct: 7 * ct / r, r, x)
+
+
+def transposed(lib: Any, f: Any, one: Any) -> Any:
+    return lambda y: lib.linear_transpose(f, one)(y)[0]
+
+
+def test_its_transpose_is_the_one_that_is_given_and_has_it_as_its_transpose() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        one = np_.float32(1.0)
+
+        def f(x: Any) -> Any:
+            return x + divided(lib, np_.float32(3.0), x)
+
+        once = transposed(lib, f, one)
+        twice = transposed(lib, once, one)
+        back = lib.jit(transposed(lib, lib.jit(f), one))
+        return f(one), once(one), twice(one), transposed(lib, twice, one)(one), lib.grad(f)(one), back(one)
+
+    agree(case)
+
+
+def test_trees() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def forwards(r: Any, x: Any) -> Any:
+            return {"y": x["a"] * r[0], "z": x["b"] * r[1]}
+
+        def backwards(r: Any, ct: Any) -> Any:
+            return {"a": ct["y"] * r[0] * 2, "b": ct["z"] * r[1] * 3}
+
+        def f(x: Any) -> Any:
+            return lib.custom_derivatives.linear_call(forwards, backwards, (X, X + 1), x)
+
+        x = {"a": np_.asarray(X), "b": np_.asarray(X)}
+        return f(x), lib.vjp(f, x)[1](f(x)), lib.jit(lambda x: lib.vjp(f, x)[1](f(x)))(x)
+
+    agree(case)
+
+
+def test_batches_and_derivatives_by_the_residuals() -> None:
+    x, r = fnp.asarray(X), fnp.asarray(X + 3)
+    for of in (fx.jit, lambda f: f):
+        f = of(lambda r, x: divided(fx, r, x))
+        np.testing.assert_allclose(fx.vmap(f)(r, x), X / (X + 3), rtol=1e-6)
+        np.testing.assert_allclose(fx.vmap(f, (0, None))(r, 2.0), 2 / (X + 3), rtol=1e-6)
+        by_r, by_x = fx.vmap(fx.grad(f, (0, 1)))(r, x)
+        np.testing.assert_allclose(by_x, 7 / (X + 3), rtol=1e-6)
+        np.testing.assert_allclose(by_r, -X / (X + 3) ** 2, rtol=1e-6)
+        np.testing.assert_allclose(fx.vmap(fx.grad(f), (0, None))(r, 2.0), -2 / (X + 3) ** 2, rtol=1e-6)
+        np.testing.assert_allclose(fx.grad(lambda x, f=f: fx.vmap(f, (0, None))(r, x).sum())(2.0), (7 / (X + 3)).sum())
+        np.testing.assert_allclose(fx.jvp(f, (r, x), (r, x))[1], 0 * X, atol=1e-6)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(TypeError, match="linear arguments must be floats or complex numbers, got i32"):
+        linear_call(lambda r, x: x, lambda r, ct: ct, (), 1)
+    with pytest.raises(TypeError, match="structure"):
+        fx.grad(lambda x: linear_call(lambda r, x: x, lambda r, ct: (ct, ct), (), x))(1.0)
+    with pytest.raises(TypeError, match=r"(?s)f32\[\] *f32\[3\]"):
+        fx.grad(lambda x: linear_call(lambda r, x: x, lambda r, ct: fnp.ones(3), (), x))(1.0)
