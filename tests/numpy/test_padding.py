@@ -33,6 +33,21 @@ def test_padding_with_own_elements(mode: Any) -> None:
     assert fnp.pad(fnp.zeros((0, 2)), ((0, 0), (1, 0)), mode).shape == (0, 3)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_padding_with_what_follows_from_the_elements(dtype: str) -> None:
+    x, y = both(numbers(dtype, (3, 4)))
+    options: list[dict[str, Any]] = [
+        *[{"mode": mode, "stat_length": n} for mode in ("maximum", "minimum", "mean") for n in (2, ((1, 9), (3, 2)))],
+        *[{"mode": mode} for mode in ("maximum", "minimum", "mean", "linear_ramp", "empty")],
+        *[{"mode": "linear_ramp", "end_values": v} for v in (5, (1, 2), ((1, 2), (3, 4)), 5.5)],
+    ]
+    for given in options:
+        for width in (1, ((1, 2), (0, 4))):  # by which ramps of integers are divided exactly
+            expected = jnp.pad(y, width, **given)
+            check(fnp.pad(x, width, **given), expected)
+            check(fx.jit(lambda x, w=width, g=given: fnp.pad(x, w, **g))(x), expected)
+
+
 CONSTANTS: Final[tuple[Any, ...]] = (
     *(7, 2.5, (1, 2), ((1, 2), (3, 4)), ((5,), (6,)), np.array([[1, 2]]), (3,)),
     np.float32([[1, 2], [3, 4]]),  # type: ignore[arg-type]  # which NumPy takes, but doesn't say so
@@ -54,7 +69,12 @@ def test_padding_with_constants(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: fnp.pad(fnp.ones(2), 1, "empty"), "'edge', 'reflect', 'symmetric', 'wrap', got 'empty'"),
+        (lambda: fnp.pad(fnp.ones(2), 1, "odd"), "'linear_ramp', 'maximum', 'minimum', 'mean', got 'odd'"),
+        (lambda: fnp.pad(fnp.ones(2), 1, "mean", stat_length=0), "stat_length of 0"),
+        (lambda: fnp.pad(fnp.ones((2, 0)), 1, "maximum"), "axis without elements"),
+        (lambda: fnp.pad(fnp.ones((2, 0)), 1, "linear_ramp"), "no elements to go on from"),
+        (lambda: fnp.pad(fnp.ones(2), 1, stat_length=2), "stat_length means nothing for mode 'constant'"),
+        (lambda: fnp.pad(fnp.ones(2), 1, "edge", constant_values=2), "constant_values means nothing for mode 'edge'"),
         (lambda: fnp.pad(fnp.ones(2), -1), "negative"),
         (lambda: fnp.pad(fnp.ones(2), (1, 2, 3)), "pad_width"),
         (lambda: fnp.pad(fnp.ones(2), 1, constant_values=(1, 2, 3)), "constant_values"),

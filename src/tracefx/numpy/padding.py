@@ -1,22 +1,33 @@
-"""Padding: an array with more elements around it, constants or its own ones over again."""
+"""Padding: an array with more elements around it: constants, its own ones over again, or what follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import array as array_of
+from tracefx.numpy.creation import linspace
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.promoting import operand, retyped
+from tracefx.numpy.reductions import max, mean, min
+from tracefx.numpy.shapes import flip
+from tracefx.numpy.ufuncs import round
 from tracefx.ops import basis, shape
 from tracefx.ops.static import static_int
 
 _REPEATING: Final = ("edge", "reflect", "symmetric", "wrap")
+_STATISTICS: Final[Mapping[str, Callable[..., Array]]] = MappingProxyType(
+    {"maximum": max, "minimum": min, "mean": mean}
+)
+Sides: TypeAlias = ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]]
 Widths = list[tuple[int, int]]
 
 
@@ -25,14 +36,17 @@ def pad(
     pad_width: int | Sequence[int] | Sequence[Sequence[int]],
     mode: str = "constant",
     *,
-    constant_values: ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]] = 0,
+    constant_values: Sides | None = None,
+    stat_length: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    end_values: Sides | None = None,
 ) -> Array:
     """`array` with elements put around it: `(before, after)` for each axis, or one pair or one number for all.
 
-    `mode` says which: "constant", `constant_values`, given for each side as the widths are; "edge", the outermost
-    ones over again; "reflect" and "symmetric", the array mirrored at its ends, without and with the outermost ones
-    doubled; "wrap", the array over again. ValueError for another mode, for negative widths, and where there are no
-    elements to repeat.
+    `mode` says which: "constant", `constant_values`, given for each side as the widths are, by default 0; "empty",
+    any; "edge", the outermost ones over again; "reflect" and "symmetric", the array mirrored at its ends, without and
+    with the outermost ones doubled; "wrap", the array over again; "linear_ramp", numbers that go evenly to
+    `end_values`, by default 0; "maximum", "minimum" and "mean", those of each line, or of the `stat_length` elements
+    next to its end. ValueError for another mode or its option, for negative widths, and where there are no elements.
 
     >>> pad(np.ones(2), 1).tolist()
     [0.0, 1.0, 1.0, 0.0]
@@ -40,13 +54,26 @@ def pad(
     [2, 1, 0, 1, 2, 1]
     """
     x = operand(array, "pad: array")
-    if mode != "constant" and mode not in _REPEATING:
-        raise ValueError(f"pad: mode must be 'constant', {', '.join(map(repr, _REPEATING))}, got {mode!r}")
+    modes = ("constant", "empty", *_REPEATING, "linear_ramp", *_STATISTICS)
+    if mode not in modes:
+        raise ValueError(f"pad: mode must be {', '.join(map(repr, modes))}, got {mode!r}")
+    options = {"constant_values": constant_values, "stat_length": stat_length, "end_values": end_values}
+    takes = {"constant": "constant_values", "linear_ramp": "end_values"}.get(
+        mode, "stat_length" if mode in _STATISTICS else ""
+    )
+    for option, given in options.items():
+        if given is not None and option != takes:
+            raise ValueError(f"pad: {option} means nothing for mode {mode!r}")
     if not x.aval.shape:
         return as_array(x)
-    widths = _widths(x, pad_width)
-    if mode == "constant":
-        return _with_constants(x, widths, constant_values)
+    widths = _widths("pad_width", x, pad_width)
+    if mode in ("constant", "empty"):
+        return _with_constants(x, widths, 0 if constant_values is None else constant_values)
+    if mode == "linear_ramp":
+        return _with_ramps(x, widths, 0 if end_values is None else end_values)
+    if mode in _STATISTICS:
+        lengths = [(n, n) for n in x.aval.shape] if stat_length is None else _widths("stat_length", x, stat_length)
+        return _with_statistics(x, widths, lengths, _STATISTICS[mode])
     out = as_array(x)
     for axis, sides in enumerate(widths):
         if sides == (0, 0):
@@ -59,33 +86,25 @@ def pad(
     return out
 
 
-def _widths(x: Value, pad_width: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
+def _widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
     try:
-        pairs = np.broadcast_to(np.asarray(pad_width, object), (x.aval.ndim, 2)).tolist()
+        pairs = np.broadcast_to(np.asarray(given, object), (x.aval.ndim, 2)).tolist()
     except ValueError as error:
         raise ValueError(
-            f"pad: pad_width {pad_width!r} must be a number, a pair, or a pair for each axis of {x.aval}"
+            f"pad: {option} {given!r} must be a number, a pair, or a pair for each axis of {x.aval}"
         ) from error
-    widths = [(static_int("pad", low, "pad_width"), static_int("pad", high, "pad_width")) for low, high in pairs]
-    if any(min(sides) < 0 for sides in widths):
-        raise ValueError(f"pad: pad_width {pad_width!r} has a negative width")
+    widths = [(static_int("pad", low, option), static_int("pad", high, option)) for low, high in pairs]
+    if any(builtins.min(sides) < 0 for sides in widths):
+        raise ValueError(f"pad: {option} {given!r} has a negative entry")
     return widths
 
 
-def _with_constants(
-    x: Value, widths: Widths, constant_values: ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]]
-) -> Array:
-    if isinstance(constant_values, Sequence):
-        constant_values = array_of(constant_values)
-    fill = retyped(operand(constant_values, "pad: constant_values"), x.aval.dtype, x.aval.weak_type)
+def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
+    fill = retyped(_sides("constant_values", x, constant_values), x.aval.dtype, x.aval.weak_type)
     if fill.aval.size == 1:
         fill = basis.reshape(fill, ()) if fill.aval.shape else fill
         return shape.pad(x, fill, [(low, high, 0) for low, high in widths])
     ndim = x.aval.ndim
-    if fill.aval.ndim > 2 or fill.aval.shape[-1] not in (1, 2) or fill.aval.shape[:-1] not in ((), (1,), (ndim,)):
-        raise ValueError(
-            f"pad: constant_values must be a number, a pair, or a pair for each axis of {x.aval}, got {fill.aval}"
-        )
     sides = basis.broadcast_to(fill, (ndim, 2))
     for axis, (low, high) in enumerate(widths):
         for side, width in enumerate(((low, 0, 0), (0, high, 0))):
@@ -93,3 +112,69 @@ def _with_constants(
                 config = [width if i == axis else (0, 0, 0) for i in range(ndim)]
                 x = shape.pad(x, getitem(sides, (axis, side)), config)
     return as_array(x)
+
+
+def _sides(option: str, x: Value, given: Sides) -> Value:
+    """Numbers for the sides of an array: one, a pair, or a pair for each axis."""
+    value = operand(array_of(given) if isinstance(given, Sequence) else given, f"pad: {option}")
+    if value.aval.size == 1:
+        return value
+    if (
+        value.aval.ndim > 2
+        or value.aval.shape[-1] not in (1, 2)
+        or value.aval.shape[:-1] not in ((), (1,), (x.aval.ndim,))
+    ):
+        raise ValueError(
+            f"pad: {option} must be a number, a pair, or a pair for each axis of {x.aval}, got {value.aval}"
+        )
+    return value
+
+
+def _with_ramps(x: Value, widths: Widths, end_values: Sides) -> Array:
+    ends = basis.broadcast_to(_sides("end_values", x, end_values), (x.aval.ndim, 2))
+
+    def ramp(x: Array, axis: int, side: int, width: int) -> Array:
+        edge = _edge(x, axis, side, 1)
+        rising = linspace(
+            ends[axis, side], basis.reshape(edge, _without(x, axis)), width, endpoint=False, dtype=x.dtype, axis=axis
+        )
+        return flip(rising, axis) if side else rising
+
+    return _lengthened(x, widths, ramp)
+
+
+def _with_statistics(x: Value, widths: Widths, lengths: Widths, function: Callable[..., Array]) -> Array:
+    if 0 in [n for sides in lengths for n in sides]:
+        raise ValueError("pad: there is nothing that a stat_length of 0, or of an axis without elements, could tell")
+
+    def level(x: Array, axis: int, side: int, width: int) -> Array:
+        own = function(_edge(x, axis, side, builtins.min(lengths[axis][side], x.shape[axis])), axis, keepdims=True)
+        if dtypes.is_integer(x.dtype):
+            own = round(own)
+        sizes = [width if i == axis else n for i, n in enumerate(x.shape)]
+        return basis.broadcast_to(retyped(own, x.dtype, x.weak_type), tuple(sizes))
+
+    return _lengthened(x, widths, level)
+
+
+def _lengthened(x: Value, widths: Widths, made: Callable[[Array, int, int, int], Array]) -> Array:
+    """`x` with what `made(x, axis, side, width)` gives put at its sides, axis after axis."""
+    out = as_array(x)
+    for axis, sides in enumerate(widths):
+        low, high = [[made(out, axis, side, width)] if width else [] for side, width in enumerate(sides)]
+        if low or high:
+            parts = [as_array(retyped(part, out.dtype, out.weak_type)) for part in (*low, out, *high)]
+            out = shape.concatenate(parts, axis)
+    return out
+
+
+def _edge(x: Array, axis: int, side: int, count: int) -> Array:
+    """The first (`side` 0) or last elements of each line along an axis."""
+    n = x.shape[axis]
+    if n < count:
+        raise ValueError(f"pad: axis {axis} of {x.aval} has no elements to go on from")
+    return shape.slice_axis(x, n - count, n, axis) if side else shape.slice_axis(x, 0, count, axis)
+
+
+def _without(x: Array, axis: int) -> tuple[int, ...]:
+    return (*x.shape[:axis], *x.shape[axis + 1 :])
