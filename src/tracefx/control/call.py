@@ -8,6 +8,7 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
@@ -28,7 +29,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.handlers.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 
 
 @frozen(eq=False)
@@ -113,7 +114,7 @@ class Application(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposab
 
 @final
 @frozen(eq=False)
-class Call(Application):
+class Call(Application, Reopenable):
     """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
 
     name = "jit"
@@ -132,6 +133,14 @@ class Call(Application):
     @override
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Call:
         return evolve(self, jaxpr=jaxprs[0])
+
+    @override
+    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
+        inside = reopened_body(self.jaxpr, needed, policy)
+        if inside is None:
+            return None
+        first, again, saved = inside
+        return Reopened(self.with_jaxprs(first), self.with_jaxprs(again), saved, needed)
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:

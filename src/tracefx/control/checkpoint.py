@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, final
+from collections.abc import Sequence
+from typing import final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import chosen, merged, others
 from tracefx.control.call import Application
+from tracefx.control.saving import Policy, choose
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var, eval_jaxpr
-from tracefx.core.passes import dce
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.handlers.derived import Consts, Mask, unzip_jaxpr
 from tracefx.handlers.stage import stage
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
-
-Policy: TypeAlias = Callable[..., bool]
-"""Says of an operation, and the types of its operands, whether its results are kept: `policy(prim, *avals)`."""
 
 
 @final
@@ -131,56 +129,18 @@ def _rematerialized(jaxpr: Jaxpr, unknown: Mask, policy: Policy | None) -> Remat
     fresh = iter(known.outs[n:])
     inputs = known.invars[len(split.consts) :]
     residuals = [next(fresh) if place is None else inputs[place] for place in split.forwarded]
-    saved, copied, read = _chosen(known, residuals, policy)
-    needed = [i for i, v in enumerate(known.invars) if v in read]
-    again = Jaxpr((), (*[known.invars[i] for i in needed], *saved), tuple(copied), tuple(residuals))
+    choice = choose(known, residuals, policy)
+    needed = [i for i, v in enumerate(known.invars) if v in choice.read]
+    again = Jaxpr((), (*[known.invars[i] for i in needed], *choice.saved), choice.again, tuple(residuals))
+    m = len(again.invars)
 
     def run(*args: Value) -> list[Value]:
-        m = len(again.invars)
         return eval_jaxpr(split.unknown, (), [*eval_jaxpr(again, (), args[:m]), *args[m:]])
 
-    late, consts = stage(run, [*again.in_avals, *split.unknown.in_avals[len(residuals) :]])
+    staged, consts = stage(run, [*again.in_avals, *split.unknown.in_avals[len(residuals) :]])
     assert not consts
-    first = dce(Jaxpr((), known.invars, known.eqns, (*known.outs[:n], *saved)))
-    return Rematerialized(first, dce(late), split.consts, split.out_unknown, tuple(needed))
-
-
-def _chosen(known: Jaxpr, residuals: Sequence[Atom], policy: Policy | None) -> tuple[list[Var], list[Eqn], set[Atom]]:
-    """Of the values that the other half needs: those saved, the equations that compute the others, all that is read."""
-    read: set[Atom] = set(residuals)
-    saved: list[Var] = []
-    copied: list[Eqn] = []
-    for eqn in reversed(known.eqns):
-        needed = [v for v in eqn.outs if v in read]
-        if not needed:
-            continue
-        # What an operation with effects gave is saved, whatever the policy: it must not happen twice.
-        once = any(effect.observable for effect in eqn.prim.effects)
-        keep = {v for i, v in enumerate(eqn.outs) if v in read and (once or saves(policy, eqn, i))}
-        saved += [v for v in needed if v in keep]
-        if len(keep) < len(needed):
-            outs = tuple([Var(known.var_count + len(copied), v.aval) if v in keep else v for v in eqn.outs])
-            copied.append(Eqn(eqn.prim, eqn.inputs, outs, eqn.source))
-            read.update(eqn.inputs)
-    return saved, copied[::-1], read
-
-
-def saves(policy: Policy | None, eqn: Eqn, place: int) -> bool:
-    """Whether the policy lets an output of an equation be kept; what comes out of a body is judged in there."""
-    if policy is None:
-        return False
-    prim = eqn.prim
-    if policy(prim, *[x.aval for x in eqn.inputs]):
-        return True
-    if not isinstance(prim, CarriesJaxprs):
-        return False
-    makers = []
-    for body in prim.jaxprs():
-        if len(body.outs) != len(eqn.outs):
-            return False
-        out = body.outs[place]
-        found = [(e, i) for e in body.eqns for i, v in enumerate(e.outs) if v is out]
-        makers += found
-        if not found:
-            return False
-    return all(saves(policy, e, i) for e, i in makers)
+    # What was kept for something that a value kept later made needless is let go.
+    late, used = prune(staged, keep=m)
+    saved = chosen(choice.saved, used[len(needed) : m])
+    first = dce(Jaxpr((), known.invars, choice.eqns, (*known.outs[:n], *saved)))
+    return Rematerialized(first, late, split.consts, split.out_unknown, tuple(chosen(needed, used[: len(needed)])))

@@ -24,6 +24,7 @@ from tracefx.control.bodies import (
 )
 from tracefx.control.call import Call
 from tracefx.control.chunks import in_pieces, sizes
+from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.control.scan_backward import backward
 from tracefx.control.scan_halves import Halves, halves
 from tracefx.core.avals import ShapedArray, show_avals
@@ -45,7 +46,7 @@ COUNTER: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Scan(Structured):
+class Scan(Structured, Reopenable):
     """`length` steps of `jaxpr`: `(constants, carry, slices) -> (carry, slices of the results)`.
 
     The operands are the constants, the first carry, and arrays whose slices along the first axis the steps take, last
@@ -251,6 +252,15 @@ class Scan(Structured):
         sliced = [known_arrays[i] for i in split.late_slices] + [results[i] for i in split.late_results]
         late = evolve(self, jaxpr=split.late, num_consts=len(given), num_carry=len(moving))
         return outs[:n], late, [*given, *moving, *sliced, *kept, *chosen(arrays, late_arrays)]
+
+    @override
+    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
+        wanted = (*(True,) * self.num_carry, *needed[self.num_carry :])  # all that a step may need of the one before
+        inside = reopened_body(self.jaxpr, wanted, policy)
+        if inside is None:
+            return None
+        first, again, saved = inside
+        return Reopened(evolve(self, jaxpr=first), evolve(self, jaxpr=again), tuple(self.stacked(saved)), wanted)
 
     # -------------------------------------------------------------- transposition
 

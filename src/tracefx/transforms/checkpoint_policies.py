@@ -14,7 +14,8 @@ from typing import final
 
 from attrs import frozen
 
-from tracefx.control.checkpoint import Name, Policy
+from tracefx.control.checkpoint import Name
+from tracefx.control.saving import Policy
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive
 from tracefx.ops.contraction import DotGeneral

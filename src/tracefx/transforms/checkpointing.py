@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast, overload
 
 from typing_extensions import ParamSpec
 
-from tracefx.control.checkpoint import Checkpoint, Name, Policy
+from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.saving import Policy
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.bounds import keep

@@ -1,0 +1,134 @@
+"""What a checkpoint keeps of a program for its backward pass: what its policy allows, in bodies too."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, final
+
+from attrs import evolve, frozen
+
+from tracefx.control.bodies import chosen
+from tracefx.core.avals import ShapedArray
+from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
+from tracefx.core.passes import renumber
+from tracefx.core.primitive import Primitive
+from tracefx.handlers.derived import Mask
+
+Policy: TypeAlias = Callable[..., bool]
+"""Says of an operation, and the types of its operands, whether its results are kept: `policy(prim, *avals)`."""
+
+
+@final
+@frozen(eq=False)
+class Reopened:
+    """An operation with a body, done twice: what is kept of the inside is computed once.
+
+    `first` has `saved` as further outputs, and `again` takes them as further operands; it gives the outputs at `gives`.
+    """
+
+    first: Primitive
+    again: Primitive
+    saved: tuple[ShapedArray, ...]
+    gives: Mask
+
+
+class Reopenable:
+    """A capability: of what the operation computes inside, a part can be kept and the rest done again."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
+        """The operation for the outputs that are needed; `None` if nothing inside may be kept."""
+        raise NotImplementedError
+
+
+@final
+@frozen(eq=False)
+class Choice:
+    """A program with more outputs, and how to get what is needed from these.
+
+    `eqns` are the program's, some of them with more outputs; `saved` is what is kept, `again` computes the rest, and
+    `read` is all that either of them takes.
+    """
+
+    eqns: tuple[Eqn, ...]
+    saved: tuple[Var, ...]
+    again: tuple[Eqn, ...]
+    read: frozenset[Atom]
+
+
+def choose(program: Jaxpr, needed: Sequence[Atom], policy: Policy | None) -> Choice:
+    """Go back from what is needed, and stop where the policy lets a value be kept."""
+    read: set[Atom] = set(needed)
+    saved: list[Var] = []
+    again: list[Eqn] = []
+    eqns: list[Eqn] = []
+    indices = itertools.count(program.var_count)
+
+    def fresh(aval: ShapedArray) -> Var:
+        return Var(next(indices), aval)
+
+    for eqn in reversed(program.eqns):
+        asked = [v in read for v in eqn.outs]
+        eqns.append(eqn)
+        if not any(asked):
+            continue
+        # What an operation with effects gave is saved, whatever the policy: it must not happen twice.
+        once = any(effect.observable for effect in eqn.prim.effects)
+        kept = [use and (once or saves(policy, eqn, i)) for i, use in enumerate(asked)]
+        saved += chosen(eqn.outs, kept)
+        left = tuple([use and not keep for use, keep in zip(asked, kept, strict=True)])
+        if not any(left):
+            continue
+        inside = _reopened(eqn.prim, left, policy)
+        if inside is None:
+            outs = tuple([v if use else fresh(v.aval) for v, use in zip(eqn.outs, left, strict=True)])
+            again.append(Eqn(eqn.prim, eqn.inputs, outs, eqn.source))
+        else:
+            more = tuple(map(fresh, inside.saved))
+            eqns[-1] = Eqn(inside.first, eqn.inputs, (*eqn.outs, *more), eqn.source)
+            given = chosen(zip(eqn.outs, left, strict=True), inside.gives)
+            outs = tuple([v if use else fresh(v.aval) for v, use in given])
+            again.append(Eqn(inside.again, (*eqn.inputs, *more), outs, eqn.source))
+            saved += more
+        read.update(eqn.inputs)
+    return Choice(tuple(reversed(eqns)), tuple(saved), tuple(reversed(again)), frozenset(read))
+
+
+def _reopened(prim: Primitive, needed: Mask, policy: Policy | None) -> Reopened | None:
+    return prim.reopened(needed, policy) if policy is not None and isinstance(prim, Reopenable) else None
+
+
+def reopened_body(body: Jaxpr, needed: Mask, policy: Policy) -> tuple[Jaxpr, Jaxpr, tuple[ShapedArray, ...]] | None:
+    """The body with what is kept as further outputs, and the one that takes this and gives the outputs needed."""
+    outs = chosen(body.outs, needed)
+    choice = choose(body, outs, policy)
+    if not choice.saved:
+        return None
+    first = evolve(body, eqns=choice.eqns, outs=(*body.outs, *choice.saved))
+    again = Jaxpr((), (*body.invars, *choice.saved), choice.again, tuple(outs))
+    return renumber(first), renumber(again), tuple([v.aval for v in choice.saved])
+
+
+def saves(policy: Policy | None, eqn: Eqn, place: int) -> bool:
+    """Whether the policy lets an output of an equation be kept; what comes out of a body is judged in there."""
+    if policy is None:
+        return False
+    prim = eqn.prim
+    if policy(prim, *[x.aval for x in eqn.inputs]):
+        return True
+    if not isinstance(prim, CarriesJaxprs):
+        return False
+    makers = []
+    for body in prim.jaxprs():
+        if len(body.outs) != len(eqn.outs):
+            return False
+        out = body.outs[place]
+        found = [(e, i) for e in body.eqns for i, v in enumerate(e.outs) if v is out]
+        makers += found
+        if not found:
+            return False
+    return all(saves(policy, e, i) for e, i in makers)
