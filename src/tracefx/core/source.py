@@ -91,10 +91,11 @@ def here(ours: int = 0) -> Provenance | None:
     frame: FrameType | None = sys._getframe(1 + ours)
     while frame is not None:
         code = frame.f_code
-        if code.co_filename not in _OURS:
-            if not code.co_filename.startswith(_PACKAGE):
+        file = code.co_filename
+        if file not in _OURS:
+            if not file.startswith(_PACKAGE):
                 return Source(code, frame.f_lasti, SCOPE.get())
-            _OURS.add(code.co_filename)
+            _OURS.add(file)
         frame = frame.f_back
     return None
 

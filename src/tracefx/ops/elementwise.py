@@ -74,8 +74,7 @@ class Elementwise(Operation):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first = avals[0]
         if first.dtype in self.domain.plain and avals.count(first) == len(avals):  # the common case
-            dtype = self.out_dtype(first.dtype)
-            if dtype is first.dtype:
+            if self.keeps_dtype or self.out_dtype(first.dtype) is first.dtype:
                 return first
         self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
