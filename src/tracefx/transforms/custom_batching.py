@@ -18,7 +18,7 @@ from tracefx.core.values import Value
 from tracefx.handlers.derived import Mask
 from tracefx.transforms import scans
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, flat_function, require_pair, run
+from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, flat_function, require_pair, users
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,9 +75,10 @@ class custom_vmap(CustomFunction[P, R]):
         what = f"the batching rule {name_of(vmap_rule)} of {self._name}"
 
         @made_from(vmap_rule, self, in_tree)
+        @users(self._name)
         def rule(axis: MappedAxis, batched: Mask, operands: Sequence[Value]) -> tuple[list[Value], Mask]:
             in_batched, trees_of = list(in_tree.unflatten(batched)), in_tree.unflatten(to_arrays(operands))
-            pair = run(vmap_rule, self._name, axis.size, in_batched, *trees_of)
+            pair = vmap_rule(axis.size, in_batched, *trees_of)
             out, out_batched = require_pair(what, pair, "output, which of it is batched")
             outs, out_tree = flatten_values(out, what)
             flags = trees.broadcast_prefix(

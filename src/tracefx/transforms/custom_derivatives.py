@@ -36,7 +36,7 @@ from tracefx.transforms.custom_functions import (
     flat_function,
     key_of,
     require_pair,
-    run,
+    users,
 )
 from tracefx.transforms.differentiation import cotangent
 
@@ -197,10 +197,11 @@ class custom_jvp(CustomFunction[P, R]):
         what = f"the rule {name_of(rule)} of {self._name}"
 
         @made_from(rule, self, *arguments.key, in_tree, symbolic)
+        @users(self._name)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
             pushed = in_tree.unflatten([_shown(t, symbolic) for t in tangents])
             statics = arguments.statics.values()
-            pair = run(rule, self._name, *statics, in_tree.unflatten(to_arrays(primals)), pushed)
+            pair = rule(*statics, in_tree.unflatten(to_arrays(primals)), pushed)
             out, out_tangent = require_pair(what, pair, "output, tangent of the output")
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
@@ -323,11 +324,12 @@ class custom_vjp(CustomFunction[P, R]):
         what = f"the forward rule {name_of(fwd)} of {self._name}"
 
         @made_from(fwd, self, bwd, *arguments.key, in_tree, symbolic)
+        @users(self._name)
         def forward(primals: Sequence[Value], perturbed: Mask) -> Forward:
             leaves = to_arrays(primals)
             if symbolic:
                 leaves = list(map(CustomVJPPrimal, leaves, perturbed))
-            pair = run(called, self._name, fwd, arguments.merged(in_tree.unflatten(leaves)))
+            pair = fwd(*arguments.merged(in_tree.unflatten(leaves)))
             out, kept = require_pair(what, pair, "output, residuals")
             outs = outputs.flatten(out, what)
             residuals = _Residuals.of(kept, f"the residuals from {what}")
@@ -337,6 +339,7 @@ class custom_vjp(CustomFunction[P, R]):
             )  # fmt: skip
 
             @made_from(bwd, *backward.key)
+            @users(self._name)
             def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
                 return backward.pull(residuals, cts)
 
@@ -396,7 +399,7 @@ class _Backward:
 
     def pull(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         ct = self.out_tree.unflatten([_shown(t, self.symbolic) for t in cts])
-        found = run(self.bwd, self.name, *self.statics, self.residuals.tree_of(residuals), ct)
+        found = self.bwd(*self.statics, self.residuals.tree_of(residuals), ct)
         what = f"the backward rule {name_of(self.bwd)} of {self.name}"
         count = len(self.in_tree.children())
         if isinstance(found, list):

@@ -30,21 +30,29 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-def run(f: Callable[P, R], name: str, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a user's function from a rule."""
-    token = ORIGIN.set(None)
-    try:
-        return f(*args, **kwargs)
-    except ClosedOverTracerError:
-        raise
-    except EscapedTracerError as error:
-        raise ClosedOverTracerError(
-            f"{name}, or a rule of it, uses a value that is none of its arguments, and that its rule would have to "
-            "know: if it closes over the value, make it an argument (tracefx.closure_convert does that for functions "
-            f"that are arguments), or hand on tracefx.lax.stop_gradient of it. In detail: {error}"
-        ) from error
-    finally:
-        ORIGIN.reset(token)
+def users(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates what calls a user's function, `name` or a rule of it."""
+
+    def decorate(f: Callable[P, R]) -> Callable[P, R]:
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            token = ORIGIN.set(None)  # a rule may be what calls the function
+            try:
+                return f(*args, **kwargs)
+            except ClosedOverTracerError:
+                raise
+            except EscapedTracerError as error:
+                raise ClosedOverTracerError(
+                    f"{name}, or a rule of it, uses a value that is none of its arguments, and that its rule would "
+                    "have to know: if it closes over the value, make it an argument (tracefx.closure_convert does that "
+                    "for functions that are arguments), or hand on tracefx.lax.stop_gradient of it. In detail: "
+                    f"{error}"
+                ) from error
+            finally:
+                ORIGIN.reset(token)
+
+        return run
+
+    return decorate
 
 
 def key_of(x: object) -> Hashable:
@@ -218,10 +226,13 @@ def flat_function(
 ) -> Callable[..., list[Value]]:
     """The function as one of values."""
 
+    name = name_of(custom.fun)
+
     @made_from(custom.fun, *arguments.key, in_tree)
+    @users(name)
     def flat(*values: Value) -> list[Value]:
-        out = run(called, name_of(custom.fun), custom.fun, arguments.merged(in_tree.unflatten(to_arrays(values))))
-        return outputs.flatten(out, f"the output of {name_of(custom.fun)}")
+        out = custom.fun(*arguments.merged(in_tree.unflatten(to_arrays(values))))
+        return outputs.flatten(out, f"the output of {name}")
 
     return flat
 

@@ -18,7 +18,7 @@ from tracefx.handlers.stage import stage
 from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import require_types
-from tracefx.transforms.custom_functions import fits, run
+from tracefx.transforms.custom_functions import fits, users
 
 Res = TypeVar("Res")
 X = TypeVar("X")
@@ -50,10 +50,11 @@ def linear_call(
     in_avals = [x.aval for x in operands]
     count, out_tree = len(residuals), trees.structure(None)
 
+    @users(name)
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
         given = to_arrays(values)
-        out = run(fun, name, res_tree.unflatten(given[:count]), in_tree.unflatten(given[count:]))
+        out = fun(res_tree.unflatten(given[:count]), in_tree.unflatten(given[count:]))
         outs, out_tree = flatten_values(out, f"the output of {name}")
         return outs
 
@@ -67,9 +68,10 @@ def linear_call(
         return eval_jaxpr(body, (), values)
 
     @made_from(fun_transpose, held, res_tree, structure, in_tree, tuple(in_avals))
+    @users(back_name)
     def pull(values: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
         of_output = structure.unflatten(to_arrays([instantiate(ct) for ct in cts]))
-        found = run(fun_transpose, back_name, res_tree.unflatten(to_arrays(values[held:])), of_output)
+        found = fun_transpose(res_tree.unflatten(to_arrays(values[held:])), of_output)
         return _fitted(f"{back_name}, the transpose of {name},", found, in_tree, in_avals)
 
     prim = CustomLinear(name, pull, held + count, (True,) * len(operands), body.out_avals, push)
