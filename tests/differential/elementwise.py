@@ -225,7 +225,12 @@ RECORDS: Final[tuple[Record, ...]] = (
     one("logical_not", derivatives=False),
     *[truth(name) for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")],
     *[truth(name) for name in ("logical_and", "logical_or", "logical_xor")],
-    *[bitwise(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")],
+    *[bitwise(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")],
+    bitwise("left_shift", also=["bitwise_left_shift"]),
+    bitwise("right_shift", also=["bitwise_right_shift"]),
+    two("copysign", 0.3, 2.0),
+    two("nextafter", derivatives=False),
+    one("signbit", derivatives=False, complex_too=False),
     record(
         "invert",
         call(BITS[0]),

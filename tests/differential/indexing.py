@@ -28,7 +28,7 @@ from tests.differential.records import (
 from tracefx.testing.tolerances import EXACT, ULPS
 
 X: Final = grid(3, 4, low=0.5)
-ROWS: Final = i32(2, 0, -1)
+ROWS: Final = i32(1, 0, -1)
 BEYOND: Final = i32(1, 9, -9)
 Y: Final = grid(3, 4, seed=1, low=0.5)
 S: Final = slice
@@ -44,6 +44,10 @@ def gotten(_: Library) -> Function:
 
 def updated(method: str) -> Callable[[Library], Function]:
     return lambda _: lambda x, index, y, **options: getattr(x.at[index], method)(y, **options)
+
+
+def doubled(x: Any) -> Any:
+    return x + x
 
 
 PLACES: Final = (
@@ -115,7 +119,9 @@ def update(method: str, *more: Call, **kw: Any) -> Record:
         call(X, "a", 1.0),
         call(X, 0, 1.0, mode="other"),
     )
-    kw.setdefault("ulps", ULPS.get({"multiply": "mul", "divide": "div", "power": "pow"}.get(method, ""), EXACT))
+    kw.setdefault(
+        "ulps", ULPS.get({"multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}.get(method, ""), EXACT)
+    )
     return record(f"at.{method}", *calls, values=values, refused=refused, via=updated(method), **kw)
 
 
@@ -136,6 +142,17 @@ RECORDS: Final[tuple[Record, ...]] = (
         via=gotten,
     ),
     *[update(method) for method in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")],
+    update("mul"),
+    record(
+        "at.apply",
+        call(X, 1, doubled),
+        call(X, ROWS, doubled, unique_indices=True),
+        call(X, (slice(1, 3), 0), doubled),
+        values=[call(X, BEYOND, doubled, unique_indices=True), call(i32(1, 2), 0, doubled), call(X, 7, doubled)],
+        refused=[call(X, (0, 0, 0), doubled), call(X, "a", doubled), call(X, 0, 1.0)],
+        via=updated("apply"),
+        derivatives=False,  # JAX has none
+    ),
     record(
         "take",
         call(X, ROWS),

@@ -15,7 +15,7 @@ is handed on as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, TypeAlias, final
 
 import jax
@@ -157,7 +157,7 @@ def _shown(x: object) -> object:
     if isinstance(x, Known):
         return x.value
     if not isinstance(x, np.ndarray | Weak):
-        return x
+        return _Shown(x.__name__) if isinstance(x, FunctionType) else x
     numbers = numbers_of(x)
     few = numbers.size <= 4 and not is_inexact(numbers)
     what = str(numbers.tolist()) if few else f"{numbers.dtype}{list(numbers.shape)}"

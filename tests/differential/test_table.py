@@ -1,16 +1,25 @@
-"""Every public function has a record, and the harness finds what is wrong."""
+"""Every public function has a record, and the harness finds a wrong function of each kind."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
+from tests.differential import harness
+from tests.differential.harness import Found
+from tests.differential.records import THEIRS, Record, Weak, call, grid, record
 from tests.differential.table import RECORDS
+from tracefx import lax
+from tracefx import numpy as fnp
 from tracefx.core.array import Array
+from tracefx.core.handler import Tracer
 
 MODULES: Final = {"numpy": tracefx.numpy, "lax": tracefx.lax, "nn": tracefx.nn}
 # What isn't a function from arrays to arrays, with what it is.
@@ -28,8 +37,6 @@ OTHERS: Final = {
         # enumerations and tuples that are arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode"),
-        # control flow, which takes functions: tests/control
-        *("cond", "switch", "scan", "map", "fori_loop", "while_loop"),
     ),
     "nn": (),
 }
@@ -60,6 +67,13 @@ def test_every_public_function_has_a_record(module: str) -> None:
     public: set[str] = set(MODULES[module].__all__)
     others = set(OTHERS[module])
     assert others <= public
+    # control flow, which takes functions, is compared in tests/control
+    others |= {
+        name
+        for name in public
+        if getattr(MODULES[module], name).__class__ is FunctionType
+        and getattr(MODULES[module], name).__module__.startswith("tracefx.transforms.")
+    }
     assert {name for name in public - others if f"{module}.{name}" not in recorded()} == set()
 
 
@@ -71,3 +85,57 @@ def test_every_method_and_operator_of_arrays_has_a_record() -> None:
 def test_every_update_has_a_record() -> None:
     updates = {name for name in dir(tracefx.numpy.zeros(1).at[0]) if not name.startswith("_")}
     assert {name for name in updates - {"array", "index"} if f"numpy.at.{name}" not in recorded()} == set()
+
+
+# ------------------------------------------------------------------ planted mistakes
+
+SINE: Final = record("sin", call(grid(3)), call(Weak(grid(2))), refused=[call("a")], dtypes=("float64", "int32"))
+
+
+def planted(wrong: Callable[..., Any]) -> Record:
+    """The record of `sin`, with another function in its place here."""
+    return evolve(SINE, via=lambda library: THEIRS.numpy.sin if library is THEIRS else wrong)
+
+
+def only_evaluated(x: Any) -> Any:
+    """Wrong for tracers."""
+    return fnp.sin(x) * 2 if isinstance(x, Tracer) else fnp.sin(x)
+
+
+def straight(x: Any) -> Any:
+    """Right in value and first derivative, where it is evaluated."""
+    at = lax.stop_gradient(x)
+    return fnp.sin(at) + lax.stop_gradient(fnp.cos(x)) * (x - at)
+
+
+def wrongly_refusing(x: Any) -> Any:
+    if isinstance(x, str):
+        raise KeyError(x)
+    return fnp.sin(x)
+
+
+MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Found]], ...]] = (
+    ("value", lambda x: fnp.sin(x) * 1.001, harness.values),
+    ("value", lambda x: [fnp.sin(x)], harness.values),
+    ("value (weak float32[2]): weak_type False", lambda x: fnp.sin(x).astype("float32"), harness.values),
+    ("value all float64", lambda x: fnp.sin(x).astype(x.dtype if x.weak_type else "float32"), harness.values),
+    ("compiled", only_evaluated, harness.values),
+    ("error", wrongly_refusing, harness.refusals),
+    ("error", lambda x: x if isinstance(x, str) else fnp.sin(x), harness.refusals),
+    ("jvp", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
+    ("grad", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
+    ("second", straight, harness.derivatives),
+    ("vmap", only_evaluated, harness.batches),
+)
+
+
+@pytest.mark.parametrize(("finding", "wrong", "find"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_planted_mistake_is_found(finding: str, wrong: Callable[..., Any], find: Callable[[Record], Found]) -> None:
+    assert any(each.startswith(finding) for each in find(planted(wrong)))
+
+
+def test_what_is_right_is_found_so() -> None:
+    aspects = (harness.values, harness.types, harness.refusals, harness.derivatives, harness.batches)
+    assert [find(SINE) for find in aspects] == [[]] * len(aspects)
+    assert harness.derivatives(planted(straight)) != []
+    assert not [each for each in harness.derivatives(planted(straight)) if each.startswith(("jvp", "grad"))]
