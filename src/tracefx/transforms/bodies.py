@@ -114,9 +114,12 @@ def gives_way(aval: ShapedArray, to: ShapedArray) -> bool:
 def fitted(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> list[ShapedArray]:
     """The types of a loop's carry that goes in with the types `avals` and comes back with `outs`.
 
-    Python numbers give way to what the first step makes of them.
+    Python numbers give way to what the first step makes of them, and are none any more if that has another dtype.
     """
-    return [out if gives_way(aval, out) else aval for aval, out in zip(avals, outs, strict=True)]
+    return [
+        (out if out.dtype == aval.dtype else out.strong()) if gives_way(aval, out) else aval
+        for aval, out in zip(avals, outs, strict=True)
+    ]
 
 
 def differ_in_structure(what: str, ours: tuple[str, TreeDef], theirs: tuple[str, TreeDef]) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast, final
 
 from attrs import frozen
@@ -10,7 +10,8 @@ from attrs import frozen
 from tracefx.control.while_loop import TRUTH, While
 from tracefx.core import dtypes, promotion, trees
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.handler import Tracer, bind
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.ops.basis import retyped
@@ -92,13 +93,18 @@ def _repeat(
             init,
         )
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    body = trace_body(body_fun, in_tree, [c.aval for c in carry], body_adapt)
-    if body.out_tree != tree:
-        differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
-    types = fitted([c.aval for c in carry], body.jaxpr.out_avals)
-    if types != [c.aval for c in carry]:
-        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
+    start = [c.aval for c in carry]
+    types: Sequence[ShapedArray] = start
+    while True:
         body = trace_body(body_fun, in_tree, types, body_adapt)
+        if body.out_tree != tree:
+            differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
+        settled = fitted(types, body.jaxpr.out_avals)
+        if settled == list(types):
+            break
+        types = settled
+    if types is not start:
+        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
     require_carry(where, tree, types, body.jaxpr.out_avals)
     going = trace_body(cond_fun, in_tree, types, cond_adapt)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
@@ -141,7 +147,7 @@ def fori_loop(
     where = f"fori_loop of {name_of(body_fun)}"
     first, end = [_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
     dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
-    first, end = [retyped(b, dtype, weak) for b in (first, end)]
+    first, end = [as_array(retyped(b, dtype, weak)) for b in (first, end)]
     if not isinstance(first, Tracer) and not isinstance(end, Tracer):
         count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
         (_, val), _ = steps(body_fun, _counting, where, (first, init_val), None, count, False, unroll or 1)

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 from tracefx.control.scan import Scan
 from tracefx.core import trees
 from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
@@ -80,14 +81,18 @@ def steps(
         return _stepwise(body, init, arrays, xs_tree, n, reverse, where)
     slices = [a.aval.without_axis(0) for a in arrays]
     in_tree = trees.structure(((_skeleton(carry_tree), _skeleton(xs_tree)), {}))
-    traced = trace_body(f, in_tree, [*[c.aval for c in carry], *slices], adapt)
-    last, ys = _pair(where, traced, carry_tree)
-    m = len(carry)
-    types = fitted([c.aval for c in carry], traced.jaxpr.out_avals[:m])
-    if types != [c.aval for c in carry]:
-        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
+    m, start = len(carry), [c.aval for c in carry]
+    types: Sequence[ShapedArray] = start
+    while True:
         traced = trace_body(f, in_tree, [*types, *slices], adapt)
-    outs = traced.jaxpr.out_avals
+        last, ys = _pair(where, traced, carry_tree)
+        outs = traced.jaxpr.out_avals
+        settled = fitted(types, outs[:m])
+        if settled == list(types):
+            break
+        types = settled
+    if types is not start:
+        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
     require_carry(where, carry_tree, types, outs[:m])
     step = with_outs(traced.jaxpr, [*types, *outs[m:]])
     key = ("scan", m, n, reverse, rounds, checkpoint)

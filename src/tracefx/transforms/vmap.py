@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar, final
 
+import numpy as np
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
+from tracefx.core.dtypes import float0
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import PyTree, keystr
-from tracefx.core.values import Value
+from tracefx.core.values import Value, as_value
 from tracefx.handlers.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
@@ -166,5 +168,7 @@ def _place(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: objec
     assert target is not None
     if dim is None:
         shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])
+        if x.aval.dtype == float0:  # which no program computes: its zeros are there already
+            return as_array(as_value(np.zeros(shape, float0)))
         return broadcast_in_dim(x, shape, [i for i in range(rank) if i != target])
     return move_axis(x, dim, target)

@@ -1,0 +1,411 @@
+"""`cond` and `switch`, beside JAX's: values, derivatives, batches; what is left in their programs; what they refuse."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import agrees, each_axis, normal, sound
+from tests.transforms.oracle import agree, same
+from tracefx.control.cond import Cond
+from tracefx.core.handler import current
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.passes import dce
+
+lax: Any = fx.lax  # which tests call wrongly, too
+
+X: Final = normal(2)
+W: Final = normal(2, 2, seed=1)
+
+
+def two(lib: Any, np_: Any) -> Any:
+    """Branches that share no residual, one with a product."""
+
+    def f(p: Any, x: Any, w: Any) -> Any:
+        return lib.lax.cond(p > 0, lambda x, w: (np_.sin(x) @ w, x * p), lambda x, w: (x @ w.T, x), x, w)
+
+    return f
+
+
+def three(lib: Any, np_: Any) -> Any:
+    """Trees in and out, results that one branch alone depends on."""
+
+    def f(p: Any, x: Any) -> Any:
+        branches = [
+            lambda d: {"y": d["a"] * p, "z": (np_.exp(d["b"]), None)},
+            lambda d: {"y": d["b"], "z": (d["a"], None)},
+            lambda d: {"y": np_.ones(2, "float32"), "z": (np_.tanh(d["a"] * d["b"]), None)},
+        ]
+        return lib.lax.switch(np_.int32(p * 2), branches, {"a": x, "b": x * 2})
+
+    return f
+
+
+def nested(lib: Any, np_: Any) -> Any:
+    def f(p: Any, q: Any, x: Any) -> Any:
+        def inner(x: Any) -> Any:
+            return lib.lax.cond(q > 0, lambda: np_.sin(x) * q, lambda: x * x)
+
+        return lib.lax.cond(p > 0, inner, lambda x: lib.jit(inner)(x) * p, x)
+
+    return f
+
+
+# ------------------------------------------------------------------ values and derivatives
+
+
+def test_every_transformation_of_every_operand_at_every_axis() -> None:
+    args = np.float32(0.5), X, W
+    agrees(two, args, list(each_axis(args)))
+
+
+@pytest.mark.parametrize("p", [0.5, -0.5])
+def test_both_branches_eagerly(p: float) -> None:
+    agrees(two, (np.float32(p), X, W), [(0, None, None)], eager=True)
+
+
+@pytest.mark.parametrize("p", [-3.0, 0.0, 0.6, 1.2])
+def test_switch(p: float) -> None:
+    agrees(three, (np.float32(p), X), [(0, None), (None, 1)])
+
+
+def test_nested() -> None:
+    agrees(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, None), (0, 0, 0)], eager=True)
+
+
+def test_index_is_clamped() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        branches = [lambda x: x, lambda x: x + 1, lambda x: x * 5]
+        run = lib.jit(lambda i: lib.lax.switch(i, branches, 3.0))
+        indices: list[Any] = [-7, -1, 0, 1, 2, 3, 99]
+        found = [lib.lax.switch(i, branches, 3.0) for i in indices] + [run(i) for i in indices]
+        batch = lib.vmap(lambda i: lib.lax.switch(i, branches, 3.0))(np_.array(indices))
+        small = lib.lax.switch(np.uint8(200), branches, 3.0), lib.lax.switch(np.int8(-3), branches, 3.0)
+        return found, batch, small
+
+    agree(case)
+
+
+def test_one_branch_and_none() -> None:
+    agree(lambda lib, np_: lib.lax.switch(5, [lambda x: x * 2], 3.0))
+    agree(lambda lib, np_: lib.jit(lambda i: lib.grad(lambda x: lib.lax.switch(i, [lambda x: x * x], x))(3.0))(2))
+    for lib in (fx, jax):
+        with pytest.raises(ValueError, match="(?i)branch"):
+            lib.lax.switch(0, [], 1.0)
+
+
+@pytest.mark.parametrize("pred", [True, False, 0, 2, -1, 0.0, 0.5, np.bool_(True), np.int8(0), np.float32(3)])
+def test_predicates_that_are_numbers(pred: Any) -> None:
+    agree(lambda lib, np_: lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))
+    agree(lambda lib, np_: lib.jit(lambda p: lib.lax.cond(p, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))(pred))
+
+
+FORMS: Final[dict[str, Callable[[Any], Any]]] = {
+    "operands": lambda lax: lax.cond(True, lambda x, y: x + y, lambda x, y: x * y, 2.0, 3.0),
+    "no operands": lambda lax: lax.cond(False, lambda: 1.0, lambda: 2.0),
+    "operand=": lambda lax: lax.cond(True, lambda x: x[0] + x[1], lambda x: x[0], operand=(2.0, 3.0)),
+    "operand=None": lambda lax: lax.cond(True, lambda _: 1, lambda _: 2, operand=None),
+    "named functions": lambda lax: lax.cond(False, true_fun=lambda x: x, false_fun=lambda x: x * 2, operand=4.0),
+    "two operands": lambda lax: lax.cond(True, 2.0, lambda x: x * 2, (3.0, 1.0), lambda t: t[0] - t[1]),
+    "two operands, false": lambda lax: lax.cond(False, 2.0, lambda x: x * 2, (3.0, 1.0), lambda t: t[0] - t[1]),
+    "trees": lambda lax: lax.cond(
+        True, lambda d: {"b": d["a"], "c": None}, lambda d: {"b": 2.0, "c": None}, {"a": 1.0}
+    ),
+    "nothing": lambda lax: lax.cond(True, lambda: (), lambda: ()),
+    "switch operand=": lambda lax: lax.switch(1, [lambda x: x, lambda x: x * 2], operand=4.0),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_forms_of_a_call(form: str) -> None:
+    agree(lambda lib, np_: FORMS[form](lib.lax))
+    agree(lambda lib, np_: lib.jit(lambda: FORMS[form](lib.lax))())
+    with fx.disable_jit():
+        got: Any = fx.tree.map(fnp.asarray, FORMS[form](fx.lax))
+    same(got, FORMS[form](jax.lax))
+
+
+def test_kinds_of_numbers() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(p: Any, *xs: Any) -> Any:
+            return lib.lax.cond(p, lambda *xs: xs, lambda *xs: (*[x + x for x in xs[:-1]], ~xs[-1]), *xs)
+
+        xs = (
+            np.int8(3),
+            np.uint32(4),
+            np.float16(0.5),
+            np_.asarray(1.5, "bfloat16"),
+            np.complex64(1 + 2j),
+            np.bool_(True),
+        )
+        batch = lib.vmap(f, (0, *(None,) * 6))(np.array([True, False]), *xs)
+        return [f(p, *xs) for p in (True, False)], batch
+
+    agree(case)
+
+
+def test_weak_results_join_strong_ones() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(p: Any) -> Any:
+            return lib.lax.cond(p, lambda: (1.0, 1.0), lambda: (np_.float32(2), 2.0))
+
+        return f(True), f(False), lib.jit(f)(True), lib.vmap(f)(np.array([True, False]))
+
+    agree(case)
+
+
+def test_integers_have_no_derivative_and_hinder_none() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            return lib.lax.cond(x > 0, lambda x, n: (x * n, n + 1), lambda x, n: (x, n), x, np.int32(3))
+
+        return f
+
+    agrees(made, (np.float32(0.5),), [(0,)], eager=True)
+
+
+@pytest.mark.parametrize("p", [True, False])
+def test_closed_over_tracers(p: bool) -> None:
+    """Of each transformation, at each depth."""
+
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            return lib.lax.cond(p, lambda z: z * x + y, lambda z: lib.lax.cond(y > 0, lambda: x, lambda: y * y), x + y)
+
+        def g(y: Any) -> Any:
+            return lib.grad(lambda x: f(x, y))(y)
+
+        y = np_.asarray([0.5, -1.5], "float32")
+        return lib.vmap(g)(y), lib.jit(lib.vmap(g))(y), lib.vmap(lib.grad(g))(y), lib.jvp(lib.vmap(g), (y,), (y,))
+
+    agree(case)
+
+
+def test_linear_transpose() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(p: Any) -> Any:
+            def linear(x: Any) -> Any:
+                return lib.lax.cond(p, lambda x: (x[::-1] * 2, x), lambda x: (x, np_.zeros(2, "float32")), x)
+
+            return lib.linear_transpose(linear, X)((X, X * 3))
+
+        return [f(p) for p in (True, False)] + [lib.jit(f)(p) for p in (True, False)]
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ programs
+
+
+def conds(jaxpr: Jaxpr) -> list[Cond]:
+    """All there are, in bodies too."""
+    found = []
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.prim, Cond):
+            found.append(eqn.prim)
+        for body in getattr(eqn.prim, "jaxprs", tuple)():
+            found += conds(body)
+    return found
+
+
+def names(jaxpr: Jaxpr) -> list[str]:
+    return [eqn.prim.name for eqn in jaxpr.eqns]
+
+
+def test_programs_are_sound() -> None:
+    args = np.float32(0.5), X, W
+    f = two(fx, fnp)
+
+    def loss(*xs: Any) -> Any:
+        return fnp.sum(f(*xs)[0])
+
+    sound(f, *args)
+    sound(fx.grad(loss, (0, 1, 2)), *args)
+    sound(lambda *xs: fx.jvp(f, xs, xs), *args)
+    sound(fx.vmap(fx.grad(loss, 2), in_axes=(None, 0, None)), *(np.float32(0.5), np.stack([X, X]), W))
+    sound(fx.vmap(fx.grad(loss, 2), in_axes=(0, None, None)), *(np.array([0.5, 1], np.float32), X, W))
+    sound(fx.hessian(loss, 1), *args)
+
+
+def test_a_predicate_alike_for_the_batch_stays_a_branch() -> None:
+    f = two(fx, fnp)
+    batch = fx.make_jaxpr(fx.vmap(f, in_axes=(None, 0, None)))(np.float32(1), np.stack([X, X]), W).jaxpr
+    assert len(conds(batch)) == 1
+    assert "select_n" not in names(batch)
+    batch = fx.make_jaxpr(fx.vmap(f, in_axes=(0, None, None)))(np.array([1, 2], np.float32), X, W).jaxpr
+    assert not conds(batch)
+    assert names(batch).count("select_n") == 2
+
+
+def test_results_that_no_branch_batches_stay_unbatched() -> None:
+    def f(p: Any, x: Any, y: Any) -> Any:
+        return lax.cond(p, lambda: (x + 1, y), lambda: (x * 2, y * 2))
+
+    batch = fx.make_jaxpr(fx.vmap(f, (None, None, 0), out_axes=(None, 0)))(True, X, np.stack([X, X])).jaxpr
+    (cond,) = conds(batch)
+    assert [a.shape for a in cond.branches[0].out_avals] == [(2,), (2, 2)]
+
+
+def test_unused_results_and_what_they_need_go() -> None:
+    def f(p: Any, x: Any, y: Any) -> Any:
+        return lax.cond(p, lambda x, y: (fnp.sin(x), fnp.exp(y)), lambda x, y: (x, fnp.tanh(y)), x, y)[0]
+
+    (cond,) = conds(dce(fx.make_jaxpr(f)(True, X, X).jaxpr))
+    assert [names(b) for b in cond.branches] == [[], ["sin"]]
+    assert [len(b.invars) for b in cond.branches] == [1, 1]
+    unused = fx.make_jaxpr(lambda p, x: (f(p, x, x), x)[1])(True, X).jaxpr
+    assert not conds(dce(unused))
+
+
+def test_a_gradient_keeps_what_its_branch_needs_in_shared_places() -> None:
+    """Only one branch runs: residuals of one type take one place."""
+
+    def f(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda x: fnp.sin(x).sum(), lambda x: fnp.exp(x).sum(), x)
+
+    first, second = conds(dce(fx.make_jaxpr(fx.grad(f, 1))(True, X).jaxpr))
+    assert [a.shape for a in first.branches[0].out_avals] in ([(2,)], [(), (2,)])
+    for branch in second.branches:
+        assert not {"sin", "cos", "exp"} & set(names(branch))
+
+
+def test_known_operands_stay_outside_the_linear_part() -> None:
+    _, push = fx.linearize(lambda x: lax.cond(True, lambda x: fnp.sin(x) * 2, lambda x: x, x), X)
+    text = str(fx.make_jaxpr(push)(X))
+    assert "cond" in text
+    assert "sin" not in text
+    assert "cos" not in text
+
+
+def test_equal_programs_are_equal() -> None:
+    first, second = [fx.make_jaxpr(two(fx, fnp))(np.float32(1), X, W).jaxpr for _ in range(2)]
+    assert first == second
+    assert hash(conds(first)[0]) == hash(conds(second)[0])
+    other = fx.make_jaxpr(lambda p, x, w: two(fx, fnp)(p, x, w)[::-1])(np.float32(1), X, W).jaxpr
+    assert first != other
+
+
+def test_branches_are_traced_and_compiled_once() -> None:
+    seen = []
+
+    def left(x: Any) -> Any:
+        seen.append("left")
+        return fnp.sin(x)
+
+    def right(x: Any) -> Any:
+        seen.append("right")
+        return x
+
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, left, right, x)
+
+    for x in map(np.float32, (0.5, -0.5, 0.25)):
+        fx.grad(f)(x)
+        f(x)
+        fx.vmap(fx.grad(f))(fnp.stack([x, -x]))
+        fx.jvp(f, (x,), (x,))
+    assert sorted(seen) == ["left", "right"]
+
+
+def test_without_jit_one_branch_runs_in_python() -> None:
+    seen: list[float] = []
+
+    def note(x: Any) -> Any:
+        seen.append(float(x))
+        return x
+
+    def fail(x: Any) -> Any:
+        raise AssertionError
+
+    def f(p: Any, x: Any) -> Any:
+        return lax.cond(p, note, fail, x)
+
+    with fx.disable_jit():
+        assert float(f(True, 2.0)) == 2.0
+        assert float(lax.switch(9, [fail, note], 3.0)) == 3.0
+        agree(lambda lib, np_: lib.vmap(three(lib, np_))(np.array([0, 1], np.float32), np.stack([X, X])))
+    assert seen == [2.0, 3.0]
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+    before = current()
+    with pytest.raises(kind) as caught:
+        run()
+    assert current() is before
+    return str(caught.value)
+
+
+def left(x: Any) -> Any:
+    return {"a": x, "b": (x, x + 1)}
+
+
+def right(x: Any) -> Any:
+    return {"a": x, "b": (fnp.stack([x, x]), fnp.int32(1))}
+
+
+def test_branches_that_disagree_in_type() -> None:
+    assert message(lambda: lax.cond(True, left, right, np.float32(1))) == (
+        "cond: the results must have one type each:\n"
+        "  leaf      true_fun (left)  false_fun (right)\n"
+        "  ['b'][0]  f32[]            f32[2]\n"
+        "  ['b'][1]  f32[]            i32[]\n"
+        "Convert or broadcast them, so that every function gives the same types."
+    )
+
+
+def test_branches_that_disagree_in_structure() -> None:
+    assert message(lambda: lax.switch(0, [left, lambda x: [x]], np.float32(1))) == (
+        "switch: the results must have one structure:\n"
+        "  branches[1] (<lambda>) : PyTreeDef([*])\n"
+        "  branches[0] (left)     : PyTreeDef({'a': *, 'b': (*, *)})"
+    )
+
+
+def test_predicates_that_are_none() -> None:
+    assert message(lambda: lax.cond("yes", left, left, 1.0)) == (
+        "cond: the predicate must be a scalar, got 'yes' of type str"
+    )
+    assert message(lambda: lax.cond(X > 0, left, left, 1.0)) == (
+        "cond: the predicate must be a scalar, got one of type bool[2]"
+    )
+    assert message(lambda: lax.switch(1.0, [left], 1.0)) == (
+        "switch: the index must be an integer scalar, got one of type f32[]"
+    )
+    assert "one of type i32[2]" in message(lambda: lax.switch(np.array([0, 1], np.int32), [left], 1.0))
+    for lib in (fx, jax):
+        with pytest.raises(TypeError):
+            lib.lax.cond(None, left, left, 1.0)
+        with pytest.raises(TypeError):
+            lib.lax.cond(True, left, 1.0)
+
+
+def test_an_error_in_a_branch_changes_no_context() -> None:
+    def bad(x: Any) -> Any:
+        raise KeyError("mine")
+
+    for run in (
+        lambda: lax.cond(True, left, bad, 1.0),
+        lambda: fx.vmap(fx.grad(lambda x: lax.cond(x > 0, bad, bad, x)))(X),
+    ):
+        assert message(run, KeyError) == "'mine'"
+    same(lax.cond(True, lambda x: x, lambda x: x, 1.0), jnp.asarray(1.0))
+
+
+def test_both_operands_and_operand() -> None:
+    for lib in (fx, jax):
+        with pytest.raises(TypeError):
+            lib.lax.cond(True, left, left, 1.0, operand=2.0)
+        with pytest.raises(TypeError):
+            lib.lax.switch(0, [left, left], 1.0, operand=2.0)

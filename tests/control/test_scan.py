@@ -1,0 +1,517 @@
+"""`scan`, `map` and `fori_loop` with known bounds, beside JAX's: values, derivatives, batches, refusals."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import agrees, each_axis, normal, sound
+from tests.transforms.oracle import agree, same
+from tracefx.core.handler import current
+
+lax: Any = fx.lax  # which tests call wrongly, too
+
+H: Final = normal(2)
+W: Final = normal(2, 2, seed=1)
+XS: Final = normal(3, 2, seed=2)
+
+
+def rnn(lib: Any, np_: Any, **options: Any) -> Any:
+    """A recurrence with a weight, a carry that counts, and results that need the slices alone or nothing."""
+
+    def f(w: Any, h: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            n, h = carry
+            h = np_.tanh(h @ w + x)
+            return (n + 1, h), {"h": h * x, "sin": np_.sin(x), "n": n, "none": None}
+
+        return lib.lax.scan(step, (0, h), xs, **options)
+
+    return f
+
+
+def affine(lib: Any, np_: Any, **options: Any) -> Any:
+    """Linear in the carry, and in every operand for itself."""
+
+    def f(w: Any, h: Any, xs: Any) -> Any:
+        return lib.lax.scan(lambda h, x: (h @ w + x * w[0], h[0] * x), h, xs, **options)
+
+    return f
+
+
+# ------------------------------------------------------------------ values and derivatives
+
+
+def test_every_transformation_of_every_operand_at_every_axis() -> None:
+    args = W, H, XS
+    agrees(rnn, args, list(each_axis(args)))
+
+
+@pytest.mark.parametrize("made", [rnn, affine])
+def test_eagerly(made: Any) -> None:
+    agrees(made, (W, H, XS), [(0, None, 1)], eager=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{"reverse": True}, {"unroll": 2}, {"unroll": True}, {"unroll": False}, {"unroll": 7, "reverse": True}]
+)
+def test_options(options: Any) -> None:
+    agrees(lambda lib, np_: rnn(lib, np_, **options), (W, H, XS), [(None, 0, None)])
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_few_steps(length: int) -> None:
+    agrees(rnn, (W, H, XS[:length]), [(0, None, None), (None, None, 1)], eager=True)
+
+
+def test_without_slices() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            return lib.lax.scan(lambda c, _: (c * np_.sin(y), c + y), x, None, length=4)
+
+        return f
+
+    agrees(made, (np.float32(0.5), np.float32(0.25)), [(0, None), (None, 0)])
+
+
+def test_nested_scans_closing_over_tracers() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(w: Any, xs: Any) -> Any:
+            def outer(c: Any, x: Any) -> Any:
+                def inner(d: Any, y: Any) -> Any:
+                    return d * np_.sin(y * w[0]) + c, d * x
+
+                return lib.lax.scan(inner, c, xs[:, 0], reverse=True)
+
+            return lib.lax.scan(outer, w[1], xs[:, 1])
+
+        return f
+
+    agrees(made, (H, XS), [(0, None), (None, 2)], eager=True)
+
+
+def test_hessians() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        f = rnn(lib, np_)
+
+        def loss(w: Any, h: Any) -> Any:
+            (_, last), ys = f(w, h, XS)
+            return np_.sum(last**2) + np_.sum(ys["h"])
+
+        return lib.hessian(loss, (0, 1))(W, H), lib.jit(lib.jacrev(lib.grad(loss)))(W, H)
+
+    agree(case)
+
+
+def test_linear_transpose() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def linear(h: Any, xs: Any) -> Any:
+            # A counter runs along, and an array that is known.
+            def step(carry: Any, x: Any) -> Any:
+                n, h = carry
+                return (n + 1, h * (n + 1.0) + x[0] * x[1]), h
+
+            (_, h), ys = lib.lax.scan(step, (0, h), (xs, XS))
+            return h, ys
+
+        back = lib.linear_transpose(linear, H, XS)
+        return back((H, XS)), lib.jit(back)((H, XS))
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ trees and kinds of numbers
+
+
+def test_trees_everywhere() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            (a, none), d = c
+            assert none is None
+            assert x[1] == {}
+            return ((a + x[0]["u"], None), {"k": d["k"] * 2, "e": ()}), [None, (a,), {"z": d["k"]}, ()]
+
+        init = (np.float32(1), None), {"k": np.int32(1), "e": ()}
+        xs: Any = ({"u": np.arange(3, dtype=np.float32)}, {})
+        return lib.lax.scan(step, init, xs), lib.jit(lambda x: lib.lax.scan(step, init, x))(xs)
+
+    agree(case)
+    agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, None), (), (), length=3))
+    agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, x), None, XS))
+    agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, {"x": {}}), {"c": None}, None, 2))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16", "float16", "float64", "complex64"])
+def test_kinds_of_carries(dtype: str) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            c = c ^ x if dtype == "bool" else c * x + c
+            return c, c
+
+        xs = np_.asarray([1, 0, 3, 1], dtype)
+
+        def f(c: Any, xs: Any) -> Any:
+            return lib.lax.scan(step, c, xs)
+
+        found = [f(np_.asarray(1, dtype), xs), lib.vmap(f, (0, None))(np_.asarray([1, 0], dtype), xs)]
+        if "float" in dtype or "complex" in dtype:
+            c = np_.asarray(0.5, dtype)
+            found.append(lib.jvp(f, (c, xs), (c, xs)))
+            found.append(lib.grad(lambda c, xs: f(c, xs)[0], (0, 1), holomorphic=dtype == "complex64")(c, xs))
+        return found
+
+    agree(case)
+
+
+def test_numbers_without_derivatives_beside_floats() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            def step(c: Any, k: Any) -> Any:
+                n, ok, x = c
+                return (n * 2, ~ok, np_.where(ok, x * k, x + n)), (n > 2, k)
+
+            return lib.lax.scan(step, (np.int32(1), True, x), np.arange(3))
+
+        return f
+
+    agrees(made, (np.float32(0.5),), [(0,)], eager=True)
+
+
+def test_python_numbers_give_way() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        strong = lib.lax.scan(lambda c, x: (c + x, c * x), 0.0, np.arange(3, dtype=np.float32))
+        wide = lib.lax.scan(lambda c, x: (c + x, c), 1, np_.asarray([1.5, 2], "bfloat16"))
+        weak = lib.lax.scan(lambda c, _: (c * 2, c), 1.0, None, length=3)
+        other = lib.lax.scan(lambda c, _: (c * 1.5, c), 1, None, length=3)
+        return strong, wide, weak, other
+
+    agree(case)
+
+    def in_turns(c: Any, x: Any) -> Any:
+        return (c[1], c[0] + x), None
+
+    # The first gives way to the second, the second to the slices, the first to that.
+    xs = np.arange(3, dtype=np.float32)
+    same(lax.scan(in_turns, (0, 0.0), xs), jax.lax.scan(in_turns, (np.float32(0), np.float32(0)), xs))
+
+
+def test_constants() -> None:
+    """What the body closes over: arrays of NumPy and ours, numbers, and an array that a result is."""
+
+    def case(lib: Any, np_: Any) -> Any:
+        held = np_.asarray(XS)
+
+        def f(h: Any) -> Any:
+            return lib.lax.scan(lambda h, x: (h * x + held[0] + H, (held, 2, h)), h, held)
+
+        return f(H), lib.jit(f)(H), lib.vmap(f)(W), lib.jvp(f, (H,), (H,))
+
+    agree(case)
+
+
+@pytest.mark.parametrize("stack", ["grad", "jvp", "vmap", "linearize", "vmap of grad", "grad of vmap", "jit of grad"])
+def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(y: Any) -> Any:
+            def step(c: Any, x: Any) -> Any:
+                return c * y + x, np_.sin(y)
+
+            c, ys = lib.lax.scan(step, np.float32(0.5), XS[:, 0])
+            return c + np_.sum(ys)
+
+        y = np_.asarray([0.5, -1.5], "float32")
+        one = np.float32(0.5)
+        return {
+            "grad": lambda: lib.grad(f)(one),
+            "jvp": lambda: lib.jvp(f, (one,), (one,)),
+            "vmap": lambda: lib.vmap(f)(y),
+            "linearize": lambda: lib.linearize(f, one)[1](one),
+            "vmap of grad": lambda: lib.vmap(lib.grad(f))(y),
+            "grad of vmap": lambda: lib.grad(lambda y: np_.sum(lib.vmap(f)(y)))(y),
+            "jit of grad": lambda: lib.jit(lib.grad(f))(one),
+        }[stack]()
+
+    agree(case)
+
+
+def test_collectives_inside() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            return lib.lax.scan(lambda c, k: (c + lib.lax.psum(c, "i") * k, lib.lax.axis_index("i")), x, XS[:, 0])
+
+        return lib.vmap(f, axis_name="i")(H), lib.jit(lib.vmap(f, axis_name="i"))(H)
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ in pieces
+
+
+@pytest.mark.parametrize("checkpoint", [1, 2, 3, 9, "binomial"])
+def test_checkpoint_changes_nothing(checkpoint: Any) -> None:
+    xs = normal(7, 2)
+
+    def made(lib: Any, np_: Any) -> Any:
+        return rnn(lib, np_, **({"checkpoint": checkpoint, "reverse": True} if lib is fx else {"reverse": True}))
+
+    agrees(made, (W, H, xs), [(None, 0, None)])
+
+
+def test_checkpoint_eagerly() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        return rnn(lib, np_, **({"checkpoint": 2} if lib is fx else {}))
+
+    agrees(made, (W, H, normal(5, 2)), [(0, None, None)], eager=True)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+@pytest.mark.parametrize("checkpoint", [1, 2, "binomial"])
+def test_checkpoint_of_few_steps(checkpoint: Any, length: int) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        options = {"checkpoint": checkpoint} if lib is fx else {}
+
+        def f(w: Any) -> Any:
+            (_, h), ys = rnn(lib, np_, **options)(w, H, XS[:length])
+            return np_.sum(h) + np_.sum(ys["h"])
+
+        return lib.jit(lib.grad(f))(W)
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ map
+
+
+@pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 4, 10])
+def test_map(batch_size: int | None) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(d: Any) -> Any:
+            return {"y": np_.sin(d["x"]) @ d["x"], "n": d["n"] * 2}
+
+        def g(xs: Any) -> Any:
+            return lib.lax.map(f, {"x": xs, "n": np_.arange(4)}, batch_size=batch_size)
+
+        xs = np_.asarray(normal(4, 2))
+        return g(xs), lib.jit(lib.grad(lambda xs: np_.sum(g(xs)["y"])))(xs)
+
+    agree(case)
+
+
+def test_map_over_nothing_much() -> None:
+    agree(lambda lib, np_: lib.lax.map(lambda x: x + 1, np.zeros((0, 2), np.float32)))
+    agree(lambda lib, np_: lib.vmap(lambda xs: lib.lax.map(np_.sin, xs), in_axes=1, out_axes=1)(XS))
+    agree(lambda lib, np_: lib.lax.map(lambda x: (), XS))
+    agree(lambda lib, np_: lib.lax.map(lambda t: t[0] * t[1], (XS, XS)))
+
+
+# ------------------------------------------------------------------ fori_loop
+
+
+BOUNDS: Final = [(0, 3), (2, 5), (-2, 1), (5, 2), (0, 0), (np.int8(-1), np.int8(2)), (0, np.int8(3))]
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_fori_loop_known_bounds(lower: Any, upper: Any) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            return lib.lax.fori_loop(lower, upper, lambda i, c: c * x + i, x)
+
+        return f(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))
+
+    agree(case)
+
+
+@pytest.mark.parametrize("unroll", [1, 2, True, False, None])
+def test_fori_loop_unrolled(unroll: Any) -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        return lambda x: lib.lax.fori_loop(0, 5, lambda i, c: c * np_.sin(x + i), x, unroll=unroll)
+
+    agrees(made, (np.float32(0.5),), second=False)
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
+def test_fori_loop_traced_bounds(lower: Any, upper: Any) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(a: Any, b: Any, x: Any) -> Any:
+            return lib.lax.fori_loop(a, b, lambda i, c: c * x + i, x)
+
+        x = np.float32(0.5)
+        by = np.array([0, 1, 2], np.asarray(upper).dtype)
+        tangents = lib.jit(lambda a, b: lib.jvp(lambda x: f(a, b, x), (x,), (x,)))(lower, upper)
+        return lib.jit(f)(lower, upper, x), tangents, lib.vmap(f, (None, 0, None))(lower, by, x)
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ without jit, and once
+
+
+def test_without_jit_every_step_runs_in_python() -> None:
+    seen: list[float] = []
+
+    def step(c: Any, x: Any) -> Any:
+        seen.append(float(x))
+        return c + x, c * x
+
+    with fx.disable_jit():
+        got = lax.scan(step, 0.0, np.array([1, 2, 3], np.float32), reverse=True)
+    assert seen == [3.0, 2.0, 1.0]
+    theirs: Any = jax.lax
+    want = theirs.scan(lambda c, x: (c + x, c * x), 0.0, np.array([1, 2, 3], np.float32), reverse=True)
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"unroll": 2}])
+def test_without_jit_the_same_comes_out(options: Any) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        f = rnn(lib, np_, **options)
+        batch = lib.vmap(lambda h: f(W, h, XS)[1]["h"])(W)
+        mapped = lib.lax.map(np_.sin, XS), lib.lax.fori_loop(0, 3, lambda i, c: c * i + W, W)
+        return f(W, H, XS)[1], batch, lib.jvp(lambda w: f(w, H, XS)[1]["h"], (W,), (W,)), mapped
+
+    want = case(jax, jnp)
+    with fx.disable_jit():
+        same(case(fx, fnp), want)
+
+
+def test_a_body_is_traced_once() -> None:
+    seen = []
+
+    def step(c: Any, x: Any) -> Any:
+        seen.append(c)
+        return c * x, fnp.sin(c)
+
+    def f(c: Any) -> Any:
+        return lax.scan(step, c, XS)[1].sum()
+
+    c = fnp.asarray(H)
+    for _ in range(3):
+        f(c)
+        fx.grad(f)(c)
+        fx.grad(lambda c: lax.scan(step, c, XS)[1].sum())(c)
+        fx.jvp(f, (c,), (c,))
+        fx.vmap(f)(fnp.asarray(W))
+        fx.vmap(fx.grad(f))(fnp.asarray(W))
+    assert len(seen) == 1
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+    before = current()
+    with pytest.raises(kind) as caught:
+        run()
+    assert current() is before
+    return str(caught.value)
+
+
+def grows(c: Any, x: Any) -> Any:
+    return {"a": c["a"], "b": (fnp.stack([c["b"][0]] * 2), fnp.int32(1))}, x
+
+
+def restructures(c: Any, x: Any) -> Any:
+    return [c["a"]], x
+
+
+def test_a_carry_that_changes_its_type() -> None:
+    init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
+    assert message(lambda: lax.scan(grows, init, XS)) == (
+        "scan of grows: the carry must have one type each:\n"
+        "  leaf      going in  coming out\n"
+        "  ['b'][0]  f32[]     f32[2]\n"
+        "  ['b'][1]  f32[]     i32[]\n"
+        "Convert or broadcast it, so that it keeps its type from step to step."
+    )
+    text = message(lambda: lax.fori_loop(0, 3, lambda i, c: c[None], np.float32(0)))
+    assert "f32[]" in text
+    assert "f32[1]" in text
+
+
+def test_a_carry_that_changes_its_structure() -> None:
+    init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
+    text = message(lambda: lax.scan(restructures, init, XS))
+    assert text.splitlines() == [
+        "scan of restructures: the carry must have one structure:",
+        "  going in   : PyTreeDef({'a': *, 'b': (*, *)})",
+        "  coming out : PyTreeDef([*])",
+    ]
+
+
+def test_what_is_no_pair() -> None:
+    assert message(lambda: lax.scan(lambda c, x: c, 0.0, XS)) == (
+        "scan of <lambda>: the function must give a pair (carry, result), got PyTreeDef(*)"
+    )
+
+
+def test_lengths() -> None:
+    def same_carry(c: Any, x: Any) -> Any:
+        return c, x
+
+    scan = lax.scan
+    assert message(lambda: scan(same_carry, 0, {"a": XS, "b": H}), ValueError) == (
+        "scan of same_carry: all arrays of xs must have one first axis, but xs['a'] has 3, xs['b'] has 2"
+    )
+    assert message(lambda: scan(same_carry, 0, XS, length=4), ValueError) == (
+        "scan of same_carry: length is 4, but xs has 3"
+    )
+    assert message(lambda: scan(same_carry, 0), ValueError) == (
+        "scan of same_carry: there are no arrays in xs, so length must say how many steps to take"
+    )
+    assert message(lambda: scan(same_carry, 0, np.float32(1)), ValueError) == (
+        "scan of same_carry: xs has no axis to scan over, it is f32[]"
+    )
+    assert message(lambda: scan(same_carry, 0, None, length=-1), ValueError) == (
+        "scan of same_carry: length must not be negative: -1"
+    )
+    for bad in (0, -1):
+        message(partial(scan, same_carry, 0, XS, unroll=bad), ValueError)
+        message(partial(scan, same_carry, 0, XS, checkpoint=bad), ValueError)
+    message(lambda: scan(same_carry, 0, XS, checkpoint="logarithmic"), ValueError)
+
+
+def test_bounds_that_are_none() -> None:
+    for bounds in ((0.0, 3), (0, np.float32(3)), (np.zeros(2, np.int32), 3), ("0", 3)):
+        assert message(partial(lax.fori_loop, *bounds, lambda i, c: c, 0.0)).startswith("fori_loop of ")
+    for lib in (fx, jax):
+        with pytest.raises(ValueError, match="unroll"):
+            lib.jit(lambda n, lib=lib: lib.lax.fori_loop(0, n, lambda i, c: c, 0.0, unroll=2))(3)
+
+
+def test_an_error_in_the_body_changes_no_context() -> None:
+    def bad(c: Any, x: Any) -> Any:
+        raise KeyError("mine")
+
+    assert message(lambda: lax.scan(bad, 0, XS), KeyError) == "'mine'"
+    assert message(lambda: fx.vmap(fx.grad(lambda c: lax.scan(bad, c, XS)[0]))(H), KeyError) == "'mine'"
+
+
+def test_programs_are_sound() -> None:
+    f = rnn(fx, fnp)
+
+    def loss(w: Any, h: Any, xs: Any) -> Any:
+        (_, h), ys = f(w, h, xs)
+        return h.sum() + ys["h"].sum()
+
+    args = W, H, XS
+    sound(f, *args)
+    sound(fx.grad(loss, (0, 1, 2)), *args)
+    sound(lambda *xs: fx.jvp(loss, xs, xs), *args)
+    sound(fx.vmap(fx.grad(loss), (0, None, 1)), np.stack([W, W]), H, np.stack([XS, XS], 1))
+    sound(fx.hessian(loss, 1), *args)
+
+    def in_pieces(w: Any) -> Any:
+        return rnn(fx, fnp, checkpoint=2, reverse=True)(w, H, XS)[1]["h"].sum()
+
+    sound(fx.grad(in_pieces), W)

@@ -1,0 +1,232 @@
+"""`associative_scan`, `custom_linear_solve` and `custom_root` beside JAX's."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import agrees, each_axis, normal, sound
+from tests.transforms.oracle import agree
+from tracefx.core.handler import current
+
+lax: Any = fx.lax  # which tests call wrongly, too
+
+B: Final = normal(3)
+M: Final = (normal(3, 3, seed=1) * 0.1 + 2 * np.eye(3)).astype(np.float32)
+
+
+# ------------------------------------------------------------------ associative_scan
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_all_lengths(reverse: bool) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(xs: Any) -> Any:
+            return lib.lax.associative_scan(np_.add, xs, reverse=reverse, axis=1)
+
+        return [lib.jit(f)(normal(2, n)) for n in (0, 1, 2, 3, 4, 5, 8, 13)]
+
+    agree(case)
+
+
+def test_what_does_not_commute() -> None:
+    """Products of matrices with their vectors, in a tree."""
+
+    def combine(a: Any, b: Any) -> Any:
+        return {"m": b["m"] @ a["m"], "v": (b["m"] @ a["v"][..., None])[..., 0] + b["v"]}
+
+    def made(lib: Any, np_: Any) -> Any:
+        return lambda m, v: lib.lax.associative_scan(combine, {"m": m, "v": v}, reverse=True)
+
+    agrees(made, (normal(5, 2, 2), normal(5, 2)), [(1, None), (None, 0)], eager=True)
+
+
+def test_axes_and_kinds() -> None:
+    agree(lambda lib, np_: [lib.lax.associative_scan(np_.multiply, normal(2, 3, 2), axis=a) for a in (0, 1, 2, -1, -2)])
+    agree(lambda lib, np_: lib.lax.associative_scan(np_.maximum, np.array([3, 1, 4, 1, 5], np.int8)))
+    agree(lambda lib, np_: lib.lax.associative_scan(np_.logical_or, np.array([False, True, False])))
+    with fx.disable_jit():
+        agree(lambda lib, np_: lib.lax.associative_scan(np_.add, normal(5)))
+
+
+def test_associative_scan_refuses() -> None:
+    scan = lax.associative_scan
+    assert "one length along axis 0" in message(lambda: scan(lambda a, b: a, (B, M[:2])), ValueError)
+    assert "must have one structure" in message(lambda: scan(lambda a, b: (a, b), B))
+    message(lambda: scan(None, B))
+    for lib in (fx, jax):
+        with pytest.raises((ValueError, IndexError)):
+            lib.lax.associative_scan(lambda a, b: a + b, B, axis=1)
+
+
+# ------------------------------------------------------------------ custom_linear_solve
+
+
+def richardson(lib: Any, np_: Any, matvec: Any, b: Any) -> Any:
+    return lib.lax.while_loop(lambda c: c[0] < 60, lambda c: (c[0] + 1, c[1] + 0.4 * (b - matvec(c[1]))), (0, b))[1]
+
+
+def solved(lib: Any, np_: Any, **options: Any) -> Any:
+    def f(m: Any, b: Any) -> Any:
+        def solve(matvec: Any, b: Any) -> Any:
+            return richardson(lib, np_, matvec, b)
+
+        return lib.lax.custom_linear_solve(lambda x: m @ x, b, solve, solve, **options)
+
+    return f
+
+
+def test_linear_solve() -> None:
+    agrees(solved, (M, B), list(each_axis((M, B))), eager=False)
+
+
+def test_linear_solve_eagerly() -> None:
+    agrees(solved, (M, B), [(0, None)], eager=True, second=False)
+    np.testing.assert_allclose(solved(fx, fnp)(M, B), np.linalg.solve(M, B), rtol=1e-5)
+
+
+def test_symmetric_trees_and_aux() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(d: Any, b: Any) -> Any:
+            def solve(matvec: Any, b: Any) -> Any:
+                return {"x": b["x"] / d, "y": (b["y"][0] / 2,)}, {"steps": 3, "size": np_.sum(b["x"])}
+
+            def matvec(x: Any) -> Any:
+                return {"x": d * x["x"], "y": (2 * x["y"][0],)}
+
+            return lib.lax.custom_linear_solve(matvec, b, solve, symmetric=True, has_aux=True)
+
+        def loss(d: Any, b: Any) -> Any:
+            x, _ = f(d, b)
+            return np_.sum(x["x"] ** 2) + x["y"][0] ** 2
+
+        b = {"x": np_.asarray(B), "y": (np_.float32(3),)}
+        d = np_.asarray(B) ** 2 + 1
+        return f(d, b), lib.jit(lib.grad(loss, (0, 1)))(d, b), lib.vmap(f, (0, None))(d * M, b)
+
+    agree(case)
+
+
+def test_forward_mode_needs_no_transpose_and_reverse_says_so() -> None:
+    def f(lib: Any) -> Any:
+        return lambda b: lib.lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2).sum()
+
+    agree(lambda lib, np_: lib.jvp(f(lib), (B,), (B,)))
+    assert "transpose_solve" in message(lambda: fx.grad(f(fx))(B))
+    with pytest.raises(TypeError):
+        jax.grad(f(jax))(B)
+
+
+def test_linear_solve_in_loops() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(m: Any, b: Any) -> Any:
+            return lib.lax.scan(lambda b, _: (solved(lib, np_)(m, b) + b, None), b, None, length=2)[0]
+
+        return f
+
+    agrees(made, (M, B), [(None, 0)], second=False)
+
+
+def test_linear_solve_refuses() -> None:
+    solve = lax.custom_linear_solve
+    assert message(lambda: solve(lambda x: (x,), B, lambda _, b: b)) == (
+        "custom_linear_solve: b and the result of matvec must have one structure:\n"
+        "  b      : PyTreeDef(*)\n"
+        "  matvec : PyTreeDef((*,))"
+    )
+    text = message(lambda: solve(lambda x: x[:2], B, lambda _, b: b))
+    assert "f32[3]" in text
+    assert "f32[2]" in text
+    assert "f32[1,3]" in message(lambda: solve(lambda x: x, B, lambda _, b: b[None]))
+    assert "has_aux" in message(lambda: solve(lambda x: x, B, lambda _, b: b, has_aux=True))
+
+
+def test_linear_solve_programs_are_sound() -> None:
+    f = solved(fx, fnp)
+    sound(f, M, B)
+
+    def loss(m: Any, b: Any) -> Any:
+        return f(m, b).sum()
+
+    sound(fx.grad(loss, (0, 1)), M, B)
+    sound(fx.vmap(f, (0, None)), np.stack([M, M]), B)
+
+
+# ------------------------------------------------------------------ custom_root
+
+
+def cube_root(lib: Any, np_: Any) -> Any:
+    def f(a: Any) -> Any:
+        def newton(f: Any, x: Any) -> Any:
+            return lib.lax.while_loop(lambda x: np_.abs(f(x)) > 1e-5, lambda x: x - f(x) / (3 * x * x), x)
+
+        return lib.lax.custom_root(
+            lambda x: x**3 - a, np_.ones_like(a) * 2, newton, lambda g, y: y / g(np_.ones_like(y))
+        )
+
+    return f
+
+
+def test_root() -> None:
+    agrees(cube_root, (np.float32(5),), [], eager=True)
+
+
+def test_root_under_stacks() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        f = cube_root(lib, np_)
+        a = np_.asarray([5.0, 9.0], "float32")
+        return (
+            lib.vmap(lib.grad(f))(a),
+            lib.jit(lib.vmap(lib.grad(lib.grad(f))))(a),
+            lib.grad(lambda a: np_.sum(lib.vmap(f)(a)))(a),
+            lib.jit(lib.hessian(f))(np.float32(5)),
+        )
+
+    agree(case)
+
+
+def test_root_of_a_system_with_aux() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(m: Any, b: Any) -> Any:
+            def solve(f: Any, x: Any) -> Any:
+                x = lib.lax.fori_loop(0, 60, lambda _, x: {"x": x["x"] - 0.4 * f(x)["x"]}, x)
+                return x, {"size": np_.sum(x["x"])}
+
+            def tangent_solve(g: Any, y: Any) -> Any:
+                def inner(g: Any, y: Any) -> Any:
+                    return {"x": richardson(lib, np_, lambda v: g({"x": v})["x"], y["x"])}
+
+                return lib.lax.custom_linear_solve(g, y, inner, inner)
+
+            return lib.lax.custom_root(lambda x: {"x": m @ x["x"] - b}, {"x": b}, solve, tangent_solve, has_aux=True)
+
+        def loss(m: Any, b: Any) -> Any:
+            return np_.sum(f(m, b)[0]["x"] ** 2)
+
+        return f(M, B)[0], lib.jit(lib.grad(loss, (0, 1)))(M, B), lib.jit(lib.vmap(lib.grad(loss), (None, 0)))(M, M)
+
+    agree(case)
+
+
+def test_root_refuses() -> None:
+    def root(f: Any, solve: Any) -> Any:
+        return lax.custom_root(f, B, solve, lambda g, y: y)
+
+    assert "must have one structure" in message(lambda: root(lambda x: (x,), lambda f, x: x))
+    assert "f32[2]" in message(lambda: root(lambda x: x, lambda f, x: x[:2]))
+
+
+def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+    before = current()
+    with pytest.raises(kind) as caught:
+        run()
+    assert current() is before
+    return str(caught.value)
