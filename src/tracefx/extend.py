@@ -52,9 +52,11 @@ from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Batchable as Batchable
 from tracefx.core.primitive import Differentiable as Differentiable
 from tracefx.core.primitive import Expandable as Expandable
+from tracefx.core.primitive import HoldsFunctions as HoldsFunctions
 from tracefx.core.primitive import Linear as Linear
 from tracefx.core.primitive import Lowerable as Lowerable
 from tracefx.core.primitive import MappedAxis as MappedAxis
+from tracefx.core.primitive import Mapper as Mapper
 from tracefx.core.primitive import Primitive as Primitive
 from tracefx.core.primitive import Recorder as Recorder
 from tracefx.core.primitive import Tangent as Tangent
