@@ -353,7 +353,11 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> 
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()
+            end = time.monotonic() + 60
             while not any(p.stat().st_size for p in tmp_path.glob("*.partial") if p.exists()):
+                if time.monotonic() > end:
+                    writer.kill()
+                    pytest.fail("the writer makes no file of another name")
                 time.sleep(0.001)
             writer.send_signal(signal.SIGKILL)
         assert Disk().load(cache_at(tmp_path), NAME) in (None, b"c" * size)
