@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 ABSTRACT: Final = (
     *("generic", "number", "inexact", "floating"),
