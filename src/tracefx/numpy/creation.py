@@ -322,6 +322,8 @@ def linspace(
     count = static_int("linspace", num, "num")
     if count < 0:
         raise ValueError(f"linspace: num must not be negative, got {count}")
+    for what, x in (("start", start), ("stop", stop)):
+        operand(x, f"linspace: {what}")  # a name of a dtype is no number, though `result_type` takes it
     new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")
     computed = inexact_dtype(new)
     first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
