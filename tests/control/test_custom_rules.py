@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,7 @@ from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import dce
 from tracefx.custom_derivatives import ClosedOverTracerError, NotLinearError
+from tracefx.handlers.recording import Recording
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -606,3 +608,23 @@ def test_rules_are_traced_where_they_are_written() -> None:
     jaxpr = program(fx.grad(lambda x: f(x).sum()))
     places = {e.prim.name: e.source.place().function for e in jaxpr.eqns if e.source is not None}
     assert "both" in places["cos"]
+
+
+def test_a_program_keeps_nothing_of_the_trace_that_made_it() -> None:
+    def recordings() -> int:
+        gc.collect()
+        return sum(isinstance(o, Recording) for o in gc.get_objects())
+
+    before = recordings()
+    x = fnp.asarray(X)
+    programs = [
+        made
+        for f in both(fx, fnp)
+        for made in (
+            fx.make_jaxpr(fx.vmap(f))(x),
+            fx.make_jaxpr(fx.vmap(fx.grad(f)))(x),
+            fx.make_jaxpr(lambda x, f=f: fx.jvp(fx.vmap(fx.jit(f)), (x,), (x,)))(x),
+        )
+    ]
+    assert len(programs) == 6
+    assert recordings() == before

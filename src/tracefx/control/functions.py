@@ -17,7 +17,7 @@ from tracefx.control.bodies import chosen, nonzero, present
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.errors import ClosedOverTracerError
-from tracefx.core.handler import CURRENT, NO_AXES, Handler, Tracer
+from tracefx.core.handler import CURRENT, NO_AXES, ROOT, Handler, Tracer
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.printer import callable_name
@@ -146,7 +146,7 @@ class Hosting(Handler):
             return self.inner.bind(prim, values)
         token = CURRENT.set(self.inner)
         try:
-            return self.inner.bind(prim.within(self.over), values)
+            return self.inner.bind(prim.within(self.over(ROOT).over), values)
         finally:
             CURRENT.reset(token)
 

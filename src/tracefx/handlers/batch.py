@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import NamedAxis
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, under
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, under
 from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
@@ -119,7 +119,7 @@ class Batch(Handler):
             if isinstance(prim, Batchable):
                 outs, dims = prim.batch(self.axis, values, in_dims)
             else:
-                outs, dims = prim.mapped(self, values, in_dims)
+                outs, dims = prim.mapped(self.over(ROOT), values, in_dims)
         finally:
             CURRENT.reset(token)
             ORIGIN.reset(origin)

@@ -69,8 +69,8 @@ class custom_vmap(CustomFunction[P, R]):
         vmap_rule = self.vmap_rule
         if vmap_rule is None:
             raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.def_vmap")
-        arguments = self._resolve(args, kwargs)
-        values, in_tree = flatten_values(arguments.dynamic, f"{self._where}: arguments")
+        statics, dynamic = self._resolve(args, kwargs)
+        values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
         what = f"the batching rule {name_of(vmap_rule)} of {self._name}"
 
@@ -99,7 +99,7 @@ class custom_vmap(CustomFunction[P, R]):
             outputs.settle(out_tree, avals, what)
             return resolved(outs), tuple([flag is True for flag in flags])
 
-        outs = bind(CustomVmapCall(self._name, flat_function(self, arguments, in_tree, outputs), rule), *values)
+        outs = bind(CustomVmapCall(self._name, flat_function(self, statics, in_tree, outputs), rule), *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
 

@@ -191,22 +191,21 @@ class custom_jvp(CustomFunction[P, R]):
         rule, symbolic = self.jvp, self.symbolic_zeros
         if rule is None:
             raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.defjvp")
-        arguments = self._resolve(args, kwargs)
-        values, in_tree = flatten_values(arguments.dynamic, f"{self._where}: arguments")
+        statics, dynamic = self._resolve(args, kwargs)
+        values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
         what = f"the rule {name_of(rule)} of {self._name}"
 
-        @made_from(rule, self, *arguments.key, in_tree, symbolic)
+        @made_from(rule, self, *statics.key, in_tree, symbolic)
         @users(self._name)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
             pushed = in_tree.unflatten([_shown(t, symbolic) for t in tangents])
-            statics = arguments.statics.values()
-            pair = rule(*statics, in_tree.unflatten(to_arrays(primals)), pushed)
+            pair = rule(*statics.values.values(), in_tree.unflatten(to_arrays(primals)), pushed)
             out, out_tangent = require_pair(what, pair, "output, tangent of the output")
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        prim = CustomJVPCall(self._name, flat_function(self, arguments, in_tree, outputs), jvp, symbolic)
+        prim = CustomJVPCall(self._name, flat_function(self, statics, in_tree, outputs), jvp, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
@@ -318,23 +317,23 @@ class custom_vjp(CustomFunction[P, R]):
         fwd, bwd, symbolic = self.fwd, self.bwd, self.symbolic_zeros
         if fwd is None or bwd is None:
             raise AttributeError(f"{self._where}: no rules have been given; give them with {self._name}.defvjp")
-        arguments = self._resolve(args, kwargs)
-        values, in_tree = flatten_values(arguments.dynamic, f"{self._where}: arguments")
+        statics, dynamic = self._resolve(args, kwargs)
+        values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
         what = f"the forward rule {name_of(fwd)} of {self._name}"
 
-        @made_from(fwd, self, bwd, *arguments.key, in_tree, symbolic)
+        @made_from(fwd, self, bwd, *statics.key, in_tree, symbolic)
         @users(self._name)
         def forward(primals: Sequence[Value], perturbed: Mask) -> Forward:
             leaves = to_arrays(primals)
             if symbolic:
                 leaves = list(map(CustomVJPPrimal, leaves, perturbed))
-            pair = fwd(*arguments.merged(in_tree.unflatten(leaves)))
+            pair = fwd(*statics.merged(in_tree.unflatten(leaves)))
             out, kept = require_pair(what, pair, "output, residuals")
             outs = outputs.flatten(out, what)
-            residuals = _Residuals.of(kept, f"the residuals from {what}")
+            residuals, held = _Residuals.of(kept, f"the residuals from {what}")
             backward = _Backward(
-                self._name, bwd, symbolic, tuple(arguments.statics.values()), residuals, outputs.tree, in_tree,
+                self._name, bwd, symbolic, tuple(statics.values.values()), residuals, outputs.tree, in_tree,
                 tuple([p.aval.tangent() for p in primals]),
             )  # fmt: skip
 
@@ -343,9 +342,9 @@ class custom_vjp(CustomFunction[P, R]):
             def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
                 return backward.pull(residuals, cts)
 
-            return Forward(outs, residuals.values, pull)
+            return Forward(outs, held, pull)
 
-        flat = flat_function(self, arguments, in_tree, outputs)
+        flat = flat_function(self, statics, in_tree, outputs)
         prim = CustomVJPCall(self._name, flat, forward, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
@@ -355,18 +354,18 @@ class custom_vjp(CustomFunction[P, R]):
 @final
 @frozen(eq=False)
 class _Residuals:
-    """What a forward rule keeps: arrays, and in the places of other leaves those leaves themselves."""
+    """The structure of what a forward rule keeps: `others` are its leaves that are no arrays, by their places."""
 
     tree: TreeDef
     others: dict[int, object]
-    values: list[Value]
 
     @classmethod
-    def of(cls, kept: PyTree, what: str) -> _Residuals:
+    def of(cls, kept: PyTree, what: str) -> tuple[_Residuals, list[Value]]:
+        """The structure, and the arrays."""
         leaves, tree = trees.flatten(kept)
         others = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tracer) and not is_arraylike(leaf)}
         values = [leaf_value(leaf, i, kept, what) for i, leaf in enumerate(leaves) if i not in others]
-        return cls(tree, others, resolved(values))
+        return cls(tree, others), resolved(values)
 
     def tree_of(self, values: Sequence[Value]) -> Any:
         rest = iter(to_arrays(values))

@@ -66,20 +66,20 @@ def key_of(x: object) -> Hashable:
 
 @final
 @frozen(eq=False)
-class Arguments:
-    """The arguments of a call: `statics`, by position, go to the user's functions as they are."""
+class Statics:
+    """Those arguments of a call, by position, that go to the user's functions as they are."""
 
-    statics: dict[int, Any]
-    dynamic: tuple[Any, ...]
+    values: dict[int, Any]
 
     @property
     def key(self) -> tuple[object, ...]:
-        return tuple([(i, key_of(x)) for i, x in self.statics.items()])
+        return tuple([(i, key_of(x)) for i, x in self.values.items()])
 
     def merged(self, dynamic: Sequence[Any]) -> list[Any]:
+        """All arguments in their places."""
         rest: Iterator[Any] = iter(dynamic)
-        count = len(self.statics) + len(dynamic)
-        return [self.statics[i] if i in self.statics else next(rest) for i in range(count)]
+        count = len(self.values) + len(dynamic)
+        return [self.values[i] if i in self.values else next(rest) for i in range(count)]
 
 
 class CustomFunction(Generic[P, R]):
@@ -128,8 +128,8 @@ class CustomFunction(Generic[P, R]):
         places = {n % len(positional) if n < 0 else n for n in numbers}
         return tuple(sorted(places | {positional.index(name) for name in names}))
 
-    def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """The arguments by position, defaults included."""
+    def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Statics, tuple[Any, ...]]:
+        """The arguments by position, defaults included: those that are passed on as they are, and the others."""
         if self._signature is None:
             if kwargs:
                 raise TypeError(f"{self._where}: {', '.join(kwargs)} given by keyword, but its signature is unknown")
@@ -147,7 +147,7 @@ class CustomFunction(Generic[P, R]):
                 )
             args = bound.args
         statics = {i: _constant(args[i]) for i in self.nondiff_argnums if i < len(args)}
-        return Arguments(statics, tuple([x for i, x in enumerate(args) if i not in statics]))
+        return Statics(statics), tuple([x for i, x in enumerate(args) if i not in statics])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise NotImplementedError
@@ -222,16 +222,16 @@ def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
 
 
 def flat_function(
-    custom: CustomFunction[..., Any], arguments: Arguments, in_tree: TreeDef, outputs: Outputs
+    custom: CustomFunction[..., Any], statics: Statics, in_tree: TreeDef, outputs: Outputs
 ) -> Callable[..., list[Value]]:
     """The function as one of values."""
 
     name = name_of(custom.fun)
 
-    @made_from(custom.fun, *arguments.key, in_tree)
+    @made_from(custom.fun, *statics.key, in_tree)
     @users(name)
     def flat(*values: Value) -> list[Value]:
-        out = custom.fun(*arguments.merged(in_tree.unflatten(to_arrays(values))))
+        out = custom.fun(*statics.merged(in_tree.unflatten(to_arrays(values))))
         return outputs.flatten(out, f"the output of {name}")
 
     return flat
