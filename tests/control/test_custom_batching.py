@@ -132,6 +132,31 @@ def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
     np.testing.assert_allclose(fx.vmap(fx.grad(fx.jit(f)))(x), np.cos(1.0) * X, rtol=1e-6)
 
 
+def test_a_function_may_have_rules_of_both_kinds() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        @lib.custom_vjp
+        @lib.custom_batching.custom_vmap
+        def f(x: Any, y: Any) -> Any:
+            return np_.sin(x) * y
+
+        @f.def_vmap
+        def f_vmap_rule(axis_size: int, in_batched: Any, xs: Any, ys: Any) -> Any:
+            return np_.cos(xs) * ys, True
+
+        f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda res, ct: (np_.cos(res[0]) * ct * res[1], np_.sin(res[0]) * ct))
+        x, y = np_.asarray(X), np_.asarray(Y)
+        return (
+            lib.vmap(f)(x, y),
+            lib.grad(f)(x[0], y[0]),
+            lib.vmap(lib.grad(f))(x, y),
+            lib.jit(lib.vmap(lib.jit(f)))(x, y),
+        )
+
+    agree(case)
+    with pytest.raises(AttributeError, match="object has no attribute 'defjvp'"):
+        fx.custom_vjp(fx.custom_batching.custom_vmap(fnp.sin)).defjvp  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_two_batches_call_the_rule_for_the_inner_one_first() -> None:
     sizes = []
 

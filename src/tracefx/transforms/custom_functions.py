@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import MethodType
-from typing import Any, Concatenate, Generic, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Self, TypeVar, final, overload
 
 from attrs import frozen
 from typing_extensions import ParamSpec, override
@@ -151,6 +151,15 @@ class CustomFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise NotImplementedError
+
+    if not TYPE_CHECKING:  # where it would give every name a type
+
+        def __getattr__(self, name: str) -> Any:
+            """The `def...` of a function with another rule, around which this one is put."""
+            fun = self.__dict__.get("fun")
+            if isinstance(fun, CustomFunction) and name.startswith("def"):
+                return getattr(fun, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
