@@ -410,6 +410,8 @@ def test_forward_mode_says_that_a_backward_pass_adds_something() -> None:
     assert float(fx.grad(f)(2.0)) == 3.0
     with pytest.raises(NotLinearError, match="adds to its cotangents"):
         fx.jvp(f, (1.0,), (1.0,))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (0.0 + ct + fnp.zeros(()),))
+    assert float(fx.jvp(f, (1.0,), (2.0,))[1]) == 2.0
 
 
 def test_forward_mode_keeps_pythons_control_flow_on_residuals() -> None:

@@ -14,7 +14,18 @@ from typing_extensions import override
 
 from tracefx.control.bodies import chosen, linear, merged, nonzero, present, spread
 from tracefx.control.custom_jvp import called
-from tracefx.control.functions import NOWHERE, Flat, OutDims, Scope, body, evaluated, made_from, mapped_function, within
+from tracefx.control.functions import (
+    NOWHERE,
+    Flat,
+    OutDims,
+    Scope,
+    body,
+    evaluated,
+    made_from,
+    mapped_function,
+    program_of,
+    within,
+)
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import is_inexact
@@ -40,7 +51,6 @@ from tracefx.core.primitive import (
 from tracefx.core.values import Value
 from tracefx.handlers.derived import Mask, jvp_jaxpr, transpose_jaxpr
 from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import stage
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, instantiate, reduce_sum
 
@@ -295,7 +305,7 @@ def _rule_of_transpose(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -
             return found
 
         wide = [a.with_axis(axis.size, 0) for a in chosen(avals, mask)]
-        program, consts = stage(outs, wide, CURRENT.get())
+        program, consts = program_of(outs, wide)
         whole = [batch_first(ct, 0 if b else None, axis) for ct, b in zip(cts, batched[count:], strict=True)]
         summed = [
             ct if has else reduce_sum(ct, (0,)) for ct, has in zip(whole, chosen(out_batched, given), strict=True)

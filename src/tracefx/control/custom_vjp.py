@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from typing import TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -22,6 +21,7 @@ from tracefx.control.functions import (
     evaluated,
     made_from,
     mapped_function,
+    program_of,
     typed,
     within,
 )
@@ -31,7 +31,7 @@ from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
@@ -50,11 +50,10 @@ from tracefx.core.primitive import (
     not_linear,
 )
 from tracefx.core.printer import ShownAsJax
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.handlers.batch import Batch
 from tracefx.handlers.derived import Mask, batch_jaxpr
 from tracefx.handlers.jvp import JVP
-from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
 from tracefx.ops.elementwise import add_tangents
@@ -418,17 +417,14 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         residuals, tangents = args[:n], args[n:]
         avals = chosen(self.out_avals, self.live)
 
-        rest = PartialEval(CURRENT.get())  # which computes what depends on the residuals alone
-        inputs = [rest.input(a, "a cotangent") for a in avals]
-        token = CURRENT.set(rest)
+        def pulled(*cts: Value) -> list[Value]:
+            return [instantiate(ct) for ct in self.cotangents(residuals, cts)]
+
         try:
-            outs = [instantiate(ct) for ct in self.cotangents(residuals, inputs)]
+            jaxpr, consts = program_of(pulled, avals)
         except ConcretizationError as error:
             raise self.only_backwards("depends on the values of its cotangents") from error
-        finally:
-            CURRENT.reset(token)
-        jaxpr, consts = rest.build(inputs, outs)
-        if any(map(_adds_a_constant, repeat(jaxpr), jaxpr.eqns)):
+        if _adds_a_constant(jaxpr, consts):
             raise self.only_backwards("adds to its cotangents what doesn't depend on them")
         try:
             found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
@@ -485,7 +481,13 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         return bind(evolve(self, pull=pull, out_avals=outs, push=push), *args), [0] * sum(self.live)
 
 
-def _adds_a_constant(jaxpr: Jaxpr, eqn: Eqn) -> bool:
-    """Whether the equation of a program that should be linear adds something that no input reaches."""
-    known = [isinstance(x, Literal) or x in jaxpr.constvars for x in eqn.inputs]
-    return eqn.prim.name in ("add", "sub") and any(known)
+def _adds_a_constant(jaxpr: Jaxpr, consts: Sequence[Value]) -> bool:
+    """Whether a program that should be linear adds something that no input reaches, and that is known not to be 0."""
+    held = dict(zip(jaxpr.constvars, consts, strict=True))
+    known = [
+        x if isinstance(x, Literal) else held.get(x)
+        for eqn in jaxpr.eqns
+        if eqn.prim.name in ("add", "sub")
+        for x in eqn.inputs
+    ]
+    return any(isinstance(x, ConcreteArray | Literal) and bool(to_numpy(x).any()) for x in known)

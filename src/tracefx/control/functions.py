@@ -22,6 +22,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.printer import callable_name
 from tracefx.core.values import Value
+from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.stage import stage
 from tracefx.ops.basis import batch_first, retyped
 
@@ -37,8 +38,6 @@ Dims: TypeAlias = Sequence[int | None]
 @final
 class Made(StrictlyEqual, Generic[P, R]):
     """A function made from another one, whose name it has. What was made in one way from one function is equal."""
-
-    __name__: str
 
     def __init__(self, call: Callable[P, R], source: Callable[..., object], how: tuple[object, ...]) -> None:
         self.__qualname__ = callable_name(source)
@@ -195,6 +194,18 @@ def body(fun: Flat, recording: Handler, args: Sequence[Value]) -> Body:
     consts = tuple(found)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
     return Body(jaxpr.closed(), consts, Scope(held, recording.axes))
+
+
+def program_of(f: Flat, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
+    """What a function does with values of these types, as a program and its constants; all else is done at once."""
+    rest = PartialEval(CURRENT.get())
+    inputs = [rest.input(a) for a in avals]
+    token = CURRENT.set(rest)
+    try:
+        outs = f(*inputs)
+    finally:
+        CURRENT.reset(token)
+    return rest.build(inputs, outs)
 
 
 def typed(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:

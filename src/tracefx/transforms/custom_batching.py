@@ -31,7 +31,7 @@ class custom_vmap(CustomFunction[P, R]):
 
     It is differentiable, in reverse mode too, where JAX refuses it: the derivative is that of the function, and under
     `vmap` that of the rule. The linear part of the derivative computes what it needs of the function again.
-    Values that the function closes over cannot differ along the batch; make them arguments.
+    Values that the function closes over can neither differ along the batch nor be differentiated; make them arguments.
 
     Raises AttributeError if it is called before the rule is given, ValueError or TypeError if what the rule gives is
     not what the function gives.
