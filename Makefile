@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 
 help:
 	@echo "make test     lint, formatting, types and tests"
-	@echo "make laws     the laws of transformations, on many more examples than the tests take"
+	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make bench    ratios of tracefx to JAX"
 	@echo "make format   rewrite the files as lint and formatter want them"
@@ -26,7 +26,7 @@ test:
 	@$(MAKE) --no-print-directory unit
 
 laws: $(VENV)/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential --hypothesis-profile=long
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits
