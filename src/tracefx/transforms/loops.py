@@ -87,11 +87,14 @@ def _repeat(
     """`while_loop` with the functions adapted; messages call it `where`."""
     carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
-        return _stepwise(
+        init, ended = _stepwise(
             cond_fun if cond_adapt is None else cond_adapt(cond_fun),
             body_fun if body_adapt is None else body_adapt(body_fun),
             init,
         )
+        if ended:
+            return init
+        carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
     start = [c.aval for c in carry]
     types: Sequence[ShapedArray] = start
@@ -117,11 +120,18 @@ def _repeat(
     return tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry)))
 
 
-def _stepwise(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> T:
-    """The same in Python, for `disable_jit`."""
-    while cond_fun(val):
+def _stepwise(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> tuple[T, bool]:
+    """The same in Python, for `disable_jit`: how far it comes, and whether that is the end.
+
+    Where the condition has no value, under `vmap` say, the steps from there on are staged all the same.
+    """
+    while True:
+        goes = cond_fun(val)
+        if isinstance(goes, Tracer):
+            return val, False
+        if not goes:
+            return val, True
         val = body_fun(val)
-    return val
 
 
 def fori_loop(

@@ -1,0 +1,341 @@
+"""`checkpoint`: every policy, beside JAX's and beside no checkpoint; what is kept, and how much memory that saves."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import agrees, each_axis, normal, sound
+from tests.transforms.oracle import agree, same
+from tracefx.control.checkpoint import Checkpoint
+from tracefx.core.handler import current
+from tracefx.core.jaxpr import Atom, Jaxpr
+from tracefx.core.passes import dce
+from tracefx.transforms.checkpointing import checkpoint_name
+
+lax: Any = fx.lax  # which tests call wrongly, too
+
+X: Final = normal(3, 2)
+W: Final = normal(2, 2, seed=1)
+
+POLICIES: Final[dict[str, Callable[[Any], Any]]] = {
+    "none": lambda p: None,
+    "everything_saveable": lambda p: p.everything_saveable,
+    "nothing_saveable": lambda p: p.nothing_saveable,
+    "dots_saveable": lambda p: p.dots_saveable,
+    "checkpoint_dots": lambda p: p.checkpoint_dots,
+    "dots_with_no_batch_dims_saveable": lambda p: p.dots_with_no_batch_dims_saveable,
+    "save_only_these_names": lambda p: p.save_only_these_names("sine"),
+    "save_any_names_but_these": lambda p: p.save_any_names_but_these("sine"),
+    "save_anything_except_these_names": lambda p: p.save_anything_except_these_names("sine"),
+    "save_from_both_policies": lambda p: p.save_from_both_policies(p.dots_saveable, p.save_only_these_names("sine")),
+}
+
+
+def name(lib: Any) -> Any:
+    return checkpoint_name if lib is fx else jax_checkpoint_name
+
+
+def layer(lib: Any, np_: Any, w: Any, x: Any) -> Any:
+    return np_.tanh(name(lib)(np_.sin(x @ w), "sine") @ w)
+
+
+def layers(lib: Any, np_: Any, **options: Any) -> Any:
+    """Two, one after the other, and one inside of one."""
+    one = lib.checkpoint(lambda w, x: layer(lib, np_, w, x), **options)
+    return lambda w, x: lib.checkpoint(lambda w, x: one(w, one(w, x)), **options)(w, x)
+
+
+def test_every_transformation_of_every_operand_at_every_axis() -> None:
+    agrees(layers, (W, X), list(each_axis((W, X))))
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_policies(policy: str) -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        return layers(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
+
+    agrees(made, (W, X), eager=policy in ("none", "dots_saveable"))
+
+
+def test_a_callable_on_the_operation() -> None:
+    seen = set()
+
+    def policy(prim: Any, *avals: Any) -> bool:
+        seen.add((prim.name, *[str(a) for a in avals]))
+        return bool(prim.name == "sin")
+
+    f = fx.checkpoint(lambda x: fnp.exp(fnp.sin(x)).sum(), policy=policy)
+    same(fx.grad(f)(X), jax.grad(lambda x: jnp.exp(jnp.sin(x)).sum())(X))
+    assert ("sin", "f32[3,2]") in seen
+
+
+# ------------------------------------------------------------------ what is kept
+
+
+def residuals(f: Callable[..., Any], *args: Any) -> list[tuple[int, ...]]:
+    """The shapes of what the first half hands to the second, beside the arguments."""
+    jaxpr = dce(fx.make_jaxpr(fx.grad(f))(*args).jaxpr)
+    places = [i for i, eqn in enumerate(jaxpr.eqns) if isinstance(eqn.prim, Checkpoint) and eqn.prim.differentiated]
+    made: dict[Atom, int] = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outs}
+    read = {a for i in places for a in jaxpr.eqns[i].inputs if a in made and made[a] < places[0]}
+    cotangents = {v for v in read if jaxpr.eqns[made[v]].prim.name == "broadcast_in_dim"}
+    return sorted([a.aval.shape for a in read - cotangents])
+
+
+KEPT: Final = {
+    "none": 0,
+    "nothing_saveable": 0,
+    "dots_saveable": 2,
+    "dots_with_no_batch_dims_saveable": 2,
+    "save_only_these_names": 1,
+    "save_any_names_but_these": 0,
+}
+
+
+@pytest.mark.parametrize("policy", list(KEPT))
+def test_only_what_the_policy_says_is_kept(policy: str) -> None:
+    f = fx.checkpoint(lambda w, x: layer(fx, fnp, w, x).sum(), policy=POLICIES[policy](fx.checkpoint_policies))
+    assert residuals(f, W, X) == [(3, 2)] * KEPT[policy]
+
+
+def test_contractions_with_batch_dimensions_are_told_apart() -> None:
+    def f(policy: Any) -> Any:
+        return fx.checkpoint(
+            lambda x, y: fnp.sin(lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))))).sum(), policy=policy
+        )
+
+    x, y = normal(2, 3, 4), normal(2, 4, 5)
+    assert residuals(f(fx.checkpoint_policies.dots_saveable), x, y) == [(2, 3, 5)]
+    assert residuals(f(fx.checkpoint_policies.dots_with_no_batch_dims_saveable), x, y) == []
+
+
+def prims(jaxpr: Jaxpr) -> list[str]:
+    found = []
+    for eqn in jaxpr.eqns:
+        found.append(eqn.prim.name)
+        for body in getattr(eqn.prim, "jaxprs", tuple)():
+            found += prims(body)
+    return found
+
+
+def test_the_forward_pass_is_repeated_once_and_kept_things_are_not() -> None:
+    def count(policy: str) -> int:
+        f = fx.checkpoint(
+            lambda x: fnp.exp(checkpoint_name(fnp.sin(x), "sine")).sum(),
+            policy=POLICIES[policy](fx.checkpoint_policies),
+        )
+        return prims(dce(fx.make_jaxpr(fx.value_and_grad(f))(X).jaxpr)).count("sin")
+
+    assert count("none") == 2
+    assert count("save_only_these_names") == 1
+    assert count("everything_saveable") == 1
+
+
+def test_programs_are_sound() -> None:
+    f = layers(fx, fnp)
+
+    def loss(*xs: Any) -> Any:
+        return f(*xs).sum()
+
+    sound(f, W, X)
+    sound(fx.grad(loss), W, X)
+    sound(fx.vmap(fx.grad(loss), (None, 1)), W, np.stack([X, X], 1))
+    sound(fx.hessian(loss), W, X)
+    first, second = [fx.make_jaxpr(fx.grad(lambda w: layers(fx, fnp)(w, X).sum()))(W).jaxpr for _ in range(2)]
+    assert first == second
+
+
+# ------------------------------------------------------------------ loops and branches
+
+
+def in_scan(lib: Any, np_: Any, **options: Any) -> Any:
+    f = lib.checkpoint(lambda w, x: layer(lib, np_, w, x), **options)
+    return lambda w, x: lib.lax.scan(lambda c, _: (f(w, c), c), x, None, length=3)
+
+
+def around_scan(lib: Any, np_: Any, **options: Any) -> Any:
+    def f(w: Any, x: Any) -> Any:
+        return lib.lax.scan(lambda c, _: (layer(lib, np_, w, c), c), x, None, length=3)
+
+    return lib.checkpoint(f, **options)
+
+
+def around_cond(lib: Any, np_: Any, **options: Any) -> Any:
+    def f(w: Any, x: Any) -> Any:
+        return lib.lax.cond(x[0, 0] > 0, lambda: layer(lib, np_, w, x), lambda: name(lib)(x @ w, "sine") ** 2)
+
+    return lib.checkpoint(f, **options)
+
+
+@pytest.mark.parametrize("policy", ["none", "dots_saveable", "save_only_these_names", "everything_saveable"])
+@pytest.mark.parametrize("place", [in_scan, around_scan, around_cond])
+def test_loops_and_branches(place: Any, policy: str) -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        return place(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
+
+    agrees(made, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=policy == "none")
+
+
+def test_a_bounded_loop_inside() -> None:
+    def f(wrap: Any) -> Any:
+        def g(w: Any) -> Any:
+            return lax.while_loop(
+                lambda x: fnp.sum(x * x) < 9, lambda x: x * 1.5 + x @ w, fnp.asarray(X[0]), max_steps=4
+            )
+
+        return fx.jit(fx.grad(lambda w: wrap(g)(w).sum()))(W)
+
+    same(f(fx.checkpoint), f(lambda g: g))
+
+
+# ------------------------------------------------------------------ arguments
+
+
+def test_static_arguments_trees_and_keywords() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any, how: Any, d: Any) -> Any:
+            return {"y": np_.sin(x) if how == "sin" else x, "n": (d["a"] * 2, None)}
+
+        g = lib.checkpoint(f, static_argnums=(1,))
+        pairs = lib.grad(lambda x: np_.sum(g(x, "sin", {"a": 1})["y"]))(X), g(X, "id", {"a": np.int32(1)})
+        h = lib.checkpoint(lambda x, *, k: x * k)
+        return pairs, h(2.0, k=3.0), lib.grad(lambda x: h(x, k=x))(2.0), lib.jit(lib.grad(lambda x: h(x, k=x)))(2.0)
+
+    agree(case)
+    g = fx.checkpoint(lambda x, how: fnp.sin(x) if how == "sin" else x, static_argnames="how")
+    assert float(g(0.5, how="other")) == 0.5
+
+
+def test_used_as_a_decorator() -> None:
+    @fx.checkpoint(policy=fx.checkpoint_policies.dots_saveable)
+    def f(x: Any) -> Any:
+        return x * x
+
+    assert float(fx.grad(f)(3.0)) == 6.0
+    assert f.__name__ == "f"
+    assert fx.remat is fx.checkpoint
+
+
+def test_closed_over_tracers() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            return lib.checkpoint(lambda z: np_.sin(z * x) * y)(x + y)
+
+        def g(y: Any) -> Any:
+            return lib.grad(lambda x: f(x, y))(y)
+
+        y = np_.asarray([0.5, -1.5], "float32")
+        return lib.vmap(g)(y), lib.vmap(lib.grad(g))(y), lib.jit(lib.vmap(lib.grad(g)))(y)
+
+    agree(case)
+
+
+def test_traced_once() -> None:
+    seen = []
+
+    @fx.checkpoint
+    def f(x: Any) -> Any:
+        seen.append(x)
+        return fnp.sin(x) * x
+
+    for _ in range(3):
+        f(2.0)
+        fx.grad(f)(2.0)
+        fx.vmap(fx.grad(f))(fnp.asarray([1.0, 2.0]))
+        fx.grad(lambda x: f(f(x)))(2.0)
+    assert len(seen) <= 2  # a Python number, and what the first call makes of it
+
+
+def test_without_jit_it_is_the_function() -> None:
+    seen: list[str] = []
+
+    @fx.checkpoint
+    def f(x: Any) -> Any:
+        seen.append(type(x).__name__)
+        return x * x
+
+    with fx.disable_jit():
+        assert float(f(3.0)) == 9.0
+        assert float(fx.grad(f)(3.0)) == 6.0
+    assert seen == ["float", "JVPTracer"]
+
+
+def test_an_error_inside_changes_no_context() -> None:
+    before = current()
+
+    @fx.checkpoint
+    def bad(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fx.grad(bad)(1.0)
+    assert current() is before
+
+
+# ------------------------------------------------------------------ memory
+
+
+def temporary(f: Callable[..., Any], *args: Any) -> int:
+    """How many bytes the compiled gradient needs beside its arguments and results."""
+    analysis = fx.jit(fx.grad(f)).lower(*args).compile().memory_analysis()
+    return int(analysis.temp_bytes)
+
+
+STEPS: Final = 1024
+WIDE: Final = np.eye(16, dtype=np.float32)
+
+
+def chain(**options: Any) -> Any:
+    def f(w: Any) -> Any:
+        h = fnp.ones((16, 16), np.float32)
+        return lax.scan(lambda h, _: (fnp.tanh(fnp.sin(h @ w)), None), h, None, length=STEPS, **options)[0].sum()
+
+    return f
+
+
+def test_memory_of_long_scans() -> None:
+    """A step leaves about two carries: 1024 steps of them plain; 32 + 32, or 5 levels of 4, in pieces."""
+    plain = temporary(chain(), WIDE)
+    assert plain > STEPS * WIDE.nbytes
+    assert temporary(chain(checkpoint=32), WIDE) < plain / 8
+    assert temporary(chain(checkpoint="binomial"), WIDE) < plain / 20
+
+
+def test_memory_of_bounded_loops() -> None:
+    def f(w: Any) -> Any:
+        h = fnp.ones((16, 16), np.float32)
+
+        def step(c: Any) -> Any:
+            return c[0] + 1, fnp.tanh(fnp.sin(c[1] @ w))
+
+        return lax.while_loop(lambda c: c[0] < 1000, step, (0, h), max_steps=STEPS)[1].sum()
+
+    assert temporary(f, WIDE) < temporary(chain(), WIDE) / 8
+
+
+def test_memory_of_checkpointed_steps() -> None:
+    def f(wrap: Any) -> Any:
+        def step(h: Any, w: Any) -> Any:
+            for _ in range(8):
+                h = fnp.tanh(h @ w)
+            return h
+
+        one = wrap(step)
+
+        def g(w: Any) -> Any:
+            return lax.scan(lambda h, _: (one(h, w), None), fnp.ones((16, 16), np.float32), None, length=64)[0].sum()
+
+        return g
+
+    assert temporary(f(fx.checkpoint), WIDE) < temporary(f(lambda g: g), WIDE) / 4

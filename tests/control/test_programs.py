@@ -1,0 +1,173 @@
+"""Generated programs with loops and branches, nested, under generated stacks: as in Python, and as JAX has them."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import evolve
+from hypothesis import given
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tracefx.control import while_loop
+from tracefx.control.cond import Cond
+from tracefx.control.scan import Scan
+from tracefx.core import dtypes
+from tracefx.core.check import check_jaxpr
+from tracefx.core.passes import cse, dce
+from tracefx.core.values import ConcreteArray, from_numpy
+from tracefx.handlers.derived import Mask
+from tracefx.testing import (
+    Law,
+    LawError,
+    check_function,
+    jvp_is_the_derivative,
+    linearize_is_jvp,
+    passes_change_nothing,
+    tracers_stay_inside,
+    transpose_is_adjoint,
+    vmap_is_a_loop,
+)
+from tracefx.testing.programs import Stacked
+from tracefx.testing.structured import Structures, structured
+from tracefx.testing.tolerances import PROGRAM
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+OURS: Final = Structures(fx, fnp)
+THEIRS: Final = Structures(jax, jnp)
+
+
+def inputs(case: Stacked) -> list[ConcreteArray]:
+    return [from_numpy(x, dtypes.float64) for x in case.inputs()]
+
+
+def in_python(case: Stacked) -> Any:
+    """The loops run step by step, and of the branches those that are chosen."""
+    with fx.disable_jit():
+        return np.asarray(case.function(fx, OURS)(*inputs(case)))
+
+
+def close(got: Any, want: Any) -> None:
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.max(np.abs(want), initial=0.0)))
+
+
+@few(30)
+@given(structured())
+def test_compiled_as_one(case: Stacked) -> None:
+    close(fx.jit(case.function(fx, OURS))(*inputs(case)), in_python(case))
+
+
+@few(5)
+@given(structured(max_steps=2, max_layers=2))
+def test_eagerly(case: Stacked) -> None:
+    close(case.function(fx, OURS)(*inputs(case)), in_python(case))
+
+
+@few(12)
+@given(structured(max_layers=2))
+def test_beside_jax(case: Stacked) -> None:
+    got = fx.jit(case.function(fx, OURS))(*inputs(case))
+    close(got, jax.jit(case.function(jax, THEIRS))(*[jnp.asarray(x, "float64") for x in case.inputs()]))
+
+
+@few(25)
+@given(structured())
+def test_programs_check_and_passes_keep_them(case: Stacked) -> None:
+    jaxpr = fx.make_jaxpr(case.function(fx, OURS))(*inputs(case)).jaxpr
+    again = fx.make_jaxpr(case.function(fx, OURS))(*inputs(case)).jaxpr
+    for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(dce(jaxpr)))):
+        check_jaxpr(program)
+        if "custom_" not in str(program):  # which hold functions, and don't parse
+            assert fx.programs.parse_jaxpr(str(program)) == program
+    if "custom_" not in str(jaxpr):
+        assert jaxpr == again
+
+
+LAWS: Final = (transpose_is_adjoint, linearize_is_jvp, vmap_is_a_loop, passes_change_nothing, tracers_stay_inside)
+
+
+@few(3)
+@given(structured(max_steps=1, max_layers=1, depth=1))
+def test_the_laws_hold(case: Stacked) -> None:
+    check_function(case.function(fx, OURS), *inputs(case), laws=LAWS, ulps=evolve(PROGRAM, least=1.0))
+
+
+# ------------------------------------------------------------------ wrong rules are found
+
+X: Final = np.array([0.5, -0.25, 0.75], np.float32)
+K: Final = np.array([0.5, 2.0, 3.0], np.float32)
+
+
+def scanned(x: Any) -> Any:
+    return fx.lax.scan(lambda c, k: (c * k + 1, fnp.sin(c)), x, K)
+
+
+def last_of_scan(x: Any) -> Any:
+    return scanned(x)[0]
+
+
+def branched(x: Any) -> Any:
+    return fx.lax.cond(x[0] > 0, lambda x: (x * 2, fnp.sin(x)), lambda x: (x, x * x), x)
+
+
+def repeated(x: Any) -> Any:
+    return fx.lax.while_loop(lambda c: fnp.sum(c * c) < 4, lambda c: c * 1.5, x)
+
+
+def scan_goes_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
+    right = Scan._transposed
+    patch.setattr(Scan, "_transposed", lambda self, *args: right(evolve(self, reverse=not self.reverse), *args))
+
+
+def scan_turns_round_when_pruned(patch: pytest.MonkeyPatch) -> None:
+    right = Scan._pruned
+
+    def wrong(self: Scan, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
+        op, used, outs = right(self, used_outs)
+        return evolve(op, reverse=not op.reverse), used, outs
+
+    patch.setattr(Scan, "_pruned", wrong)
+
+
+def cond_takes_the_other_derivative(patch: pytest.MonkeyPatch) -> None:
+    right = Cond._jvp
+    patch.setattr(Cond, "_jvp", lambda self, given: right(Cond(self.branches[::-1]), given))
+
+
+def cond_batches_one_branch(patch: pytest.MonkeyPatch) -> None:
+    right = Cond._batch_all
+    patch.setattr(Cond, "_batch_all", lambda self, *args: right(Cond((self.branches[0],) * 2), *args))
+
+
+def while_goes_on_for_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(while_loop, "_where", lambda goes, new, old: new)
+
+
+PLANTED: Final = (
+    (scan_goes_back_from_the_front, scanned, transpose_is_adjoint),
+    (scan_turns_round_when_pruned, last_of_scan, passes_change_nothing),
+    (cond_takes_the_other_derivative, branched, jvp_is_the_derivative),
+    (cond_batches_one_branch, branched, vmap_is_a_loop),
+    (while_goes_on_for_all, repeated, vmap_is_a_loop),
+)
+
+
+@pytest.mark.parametrize(("plant", "f", "law"), PLANTED, ids=[plant.__name__ for plant, _, _ in PLANTED])
+def test_wrong_rules_are_found(
+    plant: Callable[[pytest.MonkeyPatch], None], f: Callable[[Any], Any], law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law(lambda x: f(x), X)
+    plant(monkeypatch)
+    with pytest.raises(LawError):
+        law(lambda x: f(x), X)

@@ -1,0 +1,249 @@
+"""What stands in the programs that transformations make of scans: nothing twice, and nothing that need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import normal
+from tracefx.control.scan import Scan
+from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr
+from tracefx.core.passes import dce
+
+W: Final = normal(4, 4)
+H: Final = normal(4)
+XS: Final = normal(3, 4)
+
+
+def program(f: Callable[..., Any], *args: Any) -> Jaxpr:
+    return dce(fx.make_jaxpr(f)(*args).jaxpr)
+
+
+def names(jaxpr: Jaxpr) -> list[str]:
+    """Of all operations, those in bodies too."""
+    found = []
+    for eqn in jaxpr.eqns:
+        found.append(eqn.prim.name)
+        if isinstance(eqn.prim, CarriesJaxprs):
+            for body in eqn.prim.jaxprs():
+                found += names(body)
+    return found
+
+
+def scans(jaxpr: Jaxpr) -> list[tuple[Eqn, Scan]]:
+    return [(eqn, eqn.prim) for eqn in jaxpr.eqns if isinstance(eqn.prim, Scan)]
+
+
+def shapes(op: Scan) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Of the constants, the carries and the slices."""
+    consts, carry, slices = op.parts(op.jaxpr.in_avals)
+    return [a.shape for a in consts], [a.shape for a in carry], [a.shape for a in slices]
+
+
+def rnn(w: Any, h: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = fnp.tanh(h @ w + x)
+        return h, h * x
+
+    h, ys = fx.lax.scan(step, h, xs)
+    return h.sum() + ys.sum()
+
+
+# ------------------------------------------------------------------ reverse mode
+
+
+def test_the_steps_are_not_computed_again() -> None:
+    gradient = program(fx.value_and_grad(rnn, (0, 1, 2)), W, H, XS)
+    assert names(gradient).count("tanh") == 1
+    assert names(gradient).count("dot_general") == 3  # forwards, backwards, and for the weight
+    (first, _), (last, backwards) = scans(gradient)
+    assert backwards.reverse
+    assert "tanh" not in names(backwards.jaxpr)
+    assert gradient.eqns.index(first) < gradient.eqns.index(last)
+
+
+def test_the_weight_is_contracted_after_the_loop() -> None:
+    gradient = program(fx.grad(rnn), W, H, XS)
+    (_, _), (loop, backwards) = scans(gradient)
+    assert shapes(backwards)[1] == [(4,)]  # the cotangent of the state alone, and no sum of the weight's
+    after = gradient.eqns[gradient.eqns.index(loop) + 1 :]
+    (contraction,) = [eqn for eqn in after if eqn.prim.name == "dot_general"]
+    assert contraction.outs[0].aval.shape == (4, 4)
+    assert all(x.aval.shape == (3, 4) for x in contraction.inputs)
+
+
+def test_a_batch_of_states_is_contracted_too() -> None:
+    gradient = program(fx.grad(rnn), W, normal(2, 4), normal(3, 2, 4))
+    (_, _), (loop, backwards) = scans(gradient)
+    assert shapes(backwards)[1] == [(2, 4)]
+    assert "dot_general" in [eqn.prim.name for eqn in gradient.eqns[gradient.eqns.index(loop) :]]
+
+
+def test_what_no_contraction_gives_is_summed_in_the_loop() -> None:
+    def f(b: Any) -> Any:
+        return fx.lax.scan(lambda h, x: (fnp.sin(h * b), None), H, XS)[0].sum()
+
+    (_, backwards) = scans(program(fx.grad(f), H))[-1]
+    assert shapes(backwards)[1] == [(4,), (4,)]
+
+
+def test_what_is_the_same_in_every_step_is_done_once() -> None:
+    def f(w: Any, h: Any) -> Any:
+        return fx.lax.scan(lambda h, x: (h * fnp.exp(fnp.sin(w)) + x, None), h, XS)[0].sum()
+
+    gradient = program(fx.grad(f, (0, 1)), H, H)
+    for _, loop in scans(gradient)[1:]:
+        assert not {"sin", "cos", "exp"} & set(names(loop.jaxpr))
+    (_, first), _ = scans(gradient)
+    assert names(first.jaxpr).count("cos") == 0
+    # Of each step, the state that came in is handed over, and nothing that all steps share.
+    assert [a.shape for a in first.jaxpr.out_avals[first.num_carry :]] == [(4,)]
+    assert names(gradient).count("cos") == 1
+
+
+def test_slices_and_results_are_not_stored_again() -> None:
+    """What the backward pass needs of the slices is the array they are of; a result serves it as it is."""
+
+    def f(h: Any, xs: Any) -> Any:
+        return fx.lax.scan(lambda h, x: (h * x, fnp.exp(x)), h, xs)
+
+    def loss(h: Any, xs: Any) -> Any:
+        h, ys = f(h, xs)
+        return h.sum() + ys.sum()
+
+    gradient = program(fx.grad(loss, (0, 1)), H, XS)
+    (_, first), (last, _) = scans(gradient)
+    assert len(first.jaxpr.outs) - first.num_carry == 2  # exp(x), and the state that came in
+    assert gradient.invars[1] in last.inputs
+
+
+def test_arithmetic_of_what_is_kept_is_done_again_instead_of_kept() -> None:
+    def f(h: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            gate = 1 / (1 + fnp.exp(-(h + x)))
+            return h * gate + (1 - gate) * x, None
+
+        return fx.lax.scan(step, h, xs)[0].sum()
+
+    gradient = program(fx.grad(f), H, XS)
+    (_, first), (_, backwards) = scans(gradient)
+    assert len(first.jaxpr.outs) - first.num_carry == 2  # the exponential, and the state that came in
+    assert names(gradient).count("exp") == 1
+    assert "div" in names(backwards.jaxpr)
+
+
+def test_counters_stay_out_of_the_linear_half() -> None:
+    def f(h: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            n, known, h = c
+            return (n + 1, fnp.sin(known), h * known * n), x
+
+        return fx.lax.scan(step, (0, fnp.asarray(H), h), XS)[0]
+
+    value, push = fx.linearize(f, H)
+    assert int(value[0]) == 3
+    linear = program(push, H)
+    (_, loop) = scans(linear)[0]
+    assert shapes(loop)[1] == [(4,)]
+    assert "sin" not in names(linear)
+
+    def loss(h: Any) -> Any:
+        return f(h)[2].sum()
+
+    gradient = program(fx.grad(loss), H)
+    assert shapes(scans(gradient)[-1][1])[1] == [(4,)]
+
+
+def test_only_what_is_asked_for_is_differentiated() -> None:
+    def f(a: Any, b: Any) -> Any:
+        return fx.lax.scan(lambda c, x: ((fnp.sin(c[0]) + x, fnp.exp(c[1])), None), (a, b), XS)[0]
+
+    def loss(a: Any) -> Any:
+        return f(a, a)[0].sum()
+
+    gradient = program(fx.grad(loss), H)
+    assert "exp" not in names(gradient)
+    pushed = program(lambda a: fx.jvp(lambda a: f(a, H), (a,), (a,)), H)
+    (_, loop) = scans(pushed)[0]
+    assert len(shapes(loop)[1]) == 3  # two states and one tangent
+
+
+# ------------------------------------------------------------------ what nobody uses
+
+
+def test_unused_results_carries_and_operands_go() -> None:
+    def f(h: Any, xs: Any, unused: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            a, b, chain = c
+            return (fnp.sin(a), fnp.cos(b) + a, chain * a), (fnp.exp(x[0]), x[1] + unused, fnp.tanh(b))
+
+        return fx.lax.scan(step, (h, h, h), (xs, xs))
+
+    (_, loop) = scans(program(lambda *args: f(*args)[0][2], H, XS, H))[0]
+    assert sorted(names(loop.jaxpr)) == ["mul", "sin"]
+    assert shapes(loop) == ([], [(4,), (4,)], [])
+    (_, loop) = scans(program(lambda *args: f(*args)[1][0], H, XS, H))[0]
+    assert names(loop.jaxpr) == ["exp"]
+    assert shapes(loop) == ([], [], [(4,)])
+    assert not scans(program(lambda *args: (f(*args), args[0])[1], H, XS, H))
+
+
+def test_in_bodies_of_bodies() -> None:
+    def f(h: Any) -> Any:
+        def outer(c: Any, x: Any) -> Any:
+            (a, _), ys = fx.lax.scan(lambda d, y: ((d[0] * y, fnp.sin(d[1])), fnp.exp(y)), (c, c), XS)
+            return a, ys
+
+        return fx.lax.scan(outer, h, XS)[0]
+
+    assert not {"sin", "exp"} & set(names(program(f, H)))
+
+
+# ------------------------------------------------------------------ batches
+
+
+def test_only_what_differs_is_batched() -> None:
+    def f(h: Any, w: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            n, a, h = c
+            return (n + 1, fnp.sin(a), h * a * n), (x, h)
+
+        return fx.lax.scan(step, (0, w, h), XS)
+
+    batch = fx.make_jaxpr(fx.vmap(f, (0, None), out_axes=((None, None, 0), (None, 0))))(normal(2, 4), H).jaxpr
+    (_, loop) = scans(batch)[0]
+    assert shapes(loop) == ([], [(), (4,), (2, 4)], [(4,)])
+    assert [a.shape for a in loop.jaxpr.out_avals] == [(), (4,), (2, 4), (4,), (2, 4)]
+
+
+def test_what_comes_to_differ_is_batched_from_the_start() -> None:
+    def f(k: Any) -> Any:
+        return fx.lax.scan(lambda c, x: ((c[1], c[2], c[2] * k), None), (1.0, 2.0, 3.0), None, length=3)[0]
+
+    batch = fx.make_jaxpr(fx.vmap(f))(H).jaxpr
+    (_, loop) = scans(batch)[0]
+    assert shapes(loop)[1] == [(4,), (4,), (4,)]
+
+
+# ------------------------------------------------------------------ values
+
+
+@pytest.mark.parametrize("option", [{"reverse": True}, {"unroll": 2}, {"checkpoint": 2}, {"length": 3}])
+def test_equal_programs_are_equal_and_others_are_not(option: dict[str, Any]) -> None:
+    def made(**options: Any) -> Jaxpr:
+        return fx.make_jaxpr(lambda h: fx.lax.scan(lambda c, x: (c * x, c), h, XS, **options))(H).jaxpr
+
+    assert made() == made()
+    assert made(**option) == made(**option)
+    assert (made() == made(**option)) == ("length" in option)
+    assert hash(scans(made())[0][1]) == hash(scans(made())[0][1])
+
+
+def test_what_is_printed_is_read() -> None:
+    text = str(fx.make_jaxpr(fx.grad(rnn))(W, H, XS).jaxpr)
+    assert "reverse=True" in text
+    assert str(fx.programs.parse_jaxpr(text)) == text

@@ -1,0 +1,459 @@
+"""`while_loop` beside JAX's; with `max_steps`, in reverse, beside the same loop as a scan."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.everything import agrees, each_axis, normal, sound
+from tests.transforms.oracle import agree
+from tracefx.control.while_loop import While
+from tracefx.core.handler import current
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.passes import dce
+
+lax: Any = fx.lax  # which tests call wrongly, too
+
+X: Final = normal(2)
+W: Final = normal(2, 2, seed=1)
+
+
+def powers(lib: Any, np_: Any) -> Any:
+    """As many steps as `x` asks for, of products with a weight; one carry never changes, one counts."""
+
+    def f(w: Any, x: Any, limit: Any) -> Any:
+        def goes(c: Any) -> Any:
+            n, y, _ = c
+            return (np_.sum(y * y) < limit) & (n < 6)
+
+        def step(c: Any) -> Any:
+            n, y, x = c
+            return n + 1, np_.tanh(y @ w) + y * 1.5 + x, x
+
+        return lib.lax.while_loop(goes, step, (0, x, x))
+
+    return f
+
+
+def counted(lib: Any, np_: Any) -> Any:
+    """A number of steps that depends on no float."""
+
+    def f(w: Any, x: Any) -> Any:
+        return lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np_.sin(c[1] @ w)), (0, x))
+
+    return f
+
+
+# ------------------------------------------------------------------ values and forward mode
+
+
+def test_every_transformation_of_every_operand_at_every_axis() -> None:
+    args = W, X, np.float32(9)
+    agrees(powers, args, list(each_axis(args)), reverse=False)
+
+
+def test_eagerly() -> None:
+    agrees(powers, (W, X, np.float32(9)), [(0, None, 0)], reverse=False, eager=True)
+    agrees(counted, (W, X), [(0, None), (None, 1)], reverse=False, eager=True)
+
+
+def test_no_steps() -> None:
+    agrees(powers, (W, X, np.float32(0)), [(None, 0, None)], reverse=False)
+
+
+def test_kinds_of_carries() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(n: Any) -> Any:
+            def step(c: Any) -> Any:
+                k, ok, z, b, d = c
+                return k + np.uint8(1), ~ok, z * z, b + b, {"none": None, "k": d["k"] - 1}
+
+            init = np.uint8(0), True, np.complex64(1 + 0.5j), np_.asarray(1.5, "bfloat16"), {"none": None, "k": n}
+            return lib.lax.while_loop(lambda c: c[0] < 3, step, init)
+
+        return f(2), lib.jit(f)(2), lib.vmap(f)(np.arange(3))
+
+    agree(case)
+
+
+def test_python_numbers_give_way() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            strong = lib.lax.while_loop(lambda c: c < 5, lambda c: c + np.float32(1), 0)
+            weak = lib.lax.while_loop(lambda c: c < 5, lambda c: c + 1, 0.5)
+            other = lib.lax.while_loop(lambda c: c < 5, lambda c: c * 1.5, 1)
+            return strong, weak, other, lib.lax.while_loop(lambda c: c < 5, lambda c: c + x, 0)
+
+        return f(np.float32(2)), lib.jit(f)(np.float32(2))
+
+    agree(case)
+    # The first gives way to the second, and the second to what is added.
+    a, b = lax.while_loop(lambda c: c[1] < 5, lambda c: (c[1], c[1] + np.float32(2)), (0, 0.0))
+    assert (str(a.dtype), float(a), str(b.dtype), float(b)) == ("float32", 4.0, "float32", 6.0)
+
+
+def test_what_differs_along_the_batch() -> None:
+    """The condition alone, its constants, the body's constants, a carry that comes to differ."""
+
+    def case(lib: Any, np_: Any) -> Any:
+        def f(limit: Any, a: Any, x: Any) -> Any:
+            # The second carry differs only once the first has.
+            def step(c: Any) -> Any:
+                return c[0] + a, c[1] + c[0], c[2], c[3] + 1
+
+            return lib.lax.while_loop(lambda c: c[0] < limit, step, (x, 0.0, a, 0))
+
+        one, many = np.float32(1.5), np_.asarray([1.0, 4.0, 2.5], "float32")
+        found = []
+        for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, None)):
+            args = [many if a == 0 else one for a in axes]
+            found.append(lib.vmap(f, axes)(*args))
+            found.append(
+                lib.jit(lib.vmap(lib.vmap(f, axes), axes))(*[np_.stack([x, x]) if x.ndim else x for x in args])
+            )
+        return found
+
+    agree(case)
+
+
+@pytest.mark.parametrize("stack", ["jvp", "vmap", "jacfwd of jacfwd", "vmap of jvp", "jvp of vmap", "linearize", "jit"])
+def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        def f(y: Any) -> Any:
+            return lib.lax.while_loop(lambda c: np_.abs(c * c - y) > 1e-3, lambda c: 0.5 * (c + y / c), np.float32(1))
+
+        one, many = np.float32(2), np_.asarray([2.0, 9.0], "float32")
+
+        def pushed(y: Any) -> Any:
+            return lib.jvp(f, (y,), (y,))
+
+        return {
+            "jvp": lambda: pushed(one),
+            "vmap": lambda: lib.vmap(f)(many),
+            "jacfwd of jacfwd": lambda: lib.jacfwd(lib.jacfwd(f))(one),
+            "vmap of jvp": lambda: lib.vmap(pushed)(many),
+            "jvp of vmap": lambda: lib.jvp(lib.vmap(f), (many,), (many,)),
+            "linearize": lambda: lib.linearize(f, one)[1](one),
+            "jit": lambda: lib.jit(f)(one),
+        }[stack]()
+
+    agree(case)
+
+
+def test_nested() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            def outer(c: Any) -> Any:
+                n, x = c
+                _, x = lib.lax.while_loop(lambda d: d[0] < n, lambda d: (d[0] + 1, np_.sin(d[1]) * y), (0, x))
+                return n + 1, lib.lax.cond(x > 0, lambda: x * 2, lambda: x - y)
+
+            return lib.lax.while_loop(lambda c: c[0] < 3, outer, (0, x))
+
+        return f
+
+    agrees(made, (np.float32(0.5), np.float32(1.25)), [(0, None), (None, 0)], reverse=False)
+
+
+def test_inside_scan() -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def f(x: Any, ys: Any) -> Any:
+            def step(c: Any, y: Any) -> Any:
+                c = lib.lax.while_loop(lambda c: c < 4.0, lambda c: np_.abs(c) * 1.5 + y * y + 0.1, c)
+                return c * 0.5, c
+
+            return lib.lax.scan(step, x, ys)
+
+        return f
+
+    agrees(made, (np.float32(0.5), X), [(0, None), (None, 0)], reverse=False)
+
+
+# ------------------------------------------------------------------ in reverse
+
+
+def bounded(lib: Any, np_: Any, max_steps: int) -> Any:
+    """Ours with a bound; JAX's the same loop as a scan that does nothing once the condition fails."""
+
+    def loop(goes: Any, step: Any, init: Any) -> Any:
+        if lib is fx:
+            return lax.while_loop(goes, step, init, max_steps=max_steps)
+
+        def guarded(c: Any, _: Any) -> Any:
+            return lib.lax.cond(goes(c), step, lambda c: c, c), None
+
+        return lib.lax.scan(guarded, init, None, length=max_steps)[0]
+
+    def f(w: Any, x: Any, limit: Any) -> Any:
+        def goes(c: Any) -> Any:
+            return np_.sum(c["y"] * c["y"]) < limit
+
+        def step(c: Any) -> Any:
+            return {"n": c["n"] + 1, "y": np_.tanh(c["y"] @ w) + c["y"] * 1.5, "none": None}
+
+        return loop(goes, step, {"n": 0, "y": x, "none": None})
+
+    return f
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 5, 12])
+def test_the_gradient_is_that_of_a_scan(max_steps: int) -> None:
+    """Within the bound and with the bound reached."""
+    agrees(lambda lib, np_: bounded(lib, np_, max_steps), (W, X, np.float32(9)), [(None, 0, None), (None, None, 0)])
+
+
+@pytest.mark.parametrize("limit", [0.0, 40.0])
+def test_bounded_eagerly(limit: float) -> None:
+    agrees(lambda lib, np_: bounded(lib, np_, 7), (W, X, np.float32(limit)), [(0, None, None)], eager=True)
+
+
+def test_steps_that_are_not_taken_leave_no_nan() -> None:
+    """Once it is done the body isn't run, not even for its derivative."""
+
+    def root(a: Any) -> Any:
+        return lax.while_loop(lambda c: c[1] < 2, lambda c: (fnp.sqrt(c[0]) - a, c[1] + 1), (a * 16, 0), max_steps=9)[0]
+
+    # sqrt(sqrt(16 a) - a) - a
+    got = fx.grad(root)(1.0)
+    np.testing.assert_allclose(got, 0.5 / np.sqrt(3) * (2.0 - 1) - 1, rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(fx.grad(root))(1.0), got, rtol=1e-6)
+
+
+def test_reverse_without_a_bound_names_it() -> None:
+    def f(x: Any) -> Any:
+        return counted(fx, fnp)(W, x)[1].sum()
+
+    text = message(lambda: fx.grad(f)(X), ValueError)
+    assert "max_steps" in text
+    assert message(lambda: fx.jit(fx.grad(f))(X), ValueError) == text
+    assert message(lambda: fx.vmap(fx.grad(f))(W), ValueError) == text
+    with pytest.raises(ValueError, match="while_loop"):
+        jax.grad(lambda x: counted(jax, jnp)(W, x)[1].sum())(X)
+
+
+def test_what_needs_no_derivative_is_differentiated_around() -> None:
+    """A loop that no argument enters, and one of integers."""
+
+    def case(lib: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            n, y = counted(lib, np_)(W, X)
+            k = lib.lax.while_loop(lambda k: k < n, lambda k: k + 1, (x > 0).astype("int32"))
+            return np_.sum(y) * x * k
+
+        return lib.grad(f)(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))
+
+    agree(case)
+
+
+# ------------------------------------------------------------------ programs
+
+
+def whiles(jaxpr: Jaxpr) -> list[While]:
+    found = []
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.prim, While):
+            found.append(eqn.prim)
+        for body in getattr(eqn.prim, "jaxprs", tuple)():
+            found += whiles(body)
+    return found
+
+
+def names(jaxpr: Jaxpr) -> list[str]:
+    found = []
+    for eqn in jaxpr.eqns:
+        found.append(eqn.prim.name)
+        for body in getattr(eqn.prim, "jaxprs", tuple)():
+            found += names(body)
+    return found
+
+
+def test_programs_are_sound() -> None:
+    args = W, X, np.float32(9)
+    f = powers(fx, fnp)
+    sound(f, *args)
+    sound(lambda *xs: fx.jvp(f, (*xs, args[2]), (*xs, args[2])), W, X)
+    sound(fx.vmap(f, (None, 0, None)), W, W, args[2])
+
+    def loss(x: Any) -> Any:
+        return bounded(fx, fnp, 5)(W, x, args[2])["y"].sum()
+
+    sound(fx.grad(loss), X)
+    first, second = [fx.make_jaxpr(powers(fx, fnp))(*args).jaxpr for _ in range(2)]
+    assert first == second
+    assert whiles(first)[0] == whiles(second)[0]
+    assert first != fx.make_jaxpr(counted(fx, fnp))(W, X).jaxpr
+
+
+def test_carries_that_nobody_uses_go() -> None:
+    def f(x: Any) -> Any:
+        def step(c: Any) -> Any:
+            n, a, b, used, late = c
+            return n + 1, fnp.sin(a), fnp.cos(b) * a, used * 2, late + used
+
+        return lax.while_loop(lambda c: c[0] < 3, step, (0, x, x, x, x))[3]
+
+    (loop,) = whiles(dce(fx.make_jaxpr(f)(X).jaxpr))
+    assert names(loop.body_jaxpr) == ["add", "mul"]
+    assert len(loop.body_jaxpr.outs) == 2
+    unused = fx.make_jaxpr(lambda x: (f(x), x)[1])(X).jaxpr
+    assert not whiles(dce(unused))
+
+
+def test_the_condition_alike_for_the_batch_needs_no_choice() -> None:
+    same_for_all = fx.make_jaxpr(fx.vmap(counted(fx, fnp), (None, 0)))(W, W).jaxpr
+    (loop,) = whiles(same_for_all)
+    assert "select_n" not in names(same_for_all)
+    assert [a.shape for a in loop.body_jaxpr.out_avals] == [(), (2, 2)]
+    assert "select_n" in names(fx.make_jaxpr(fx.vmap(powers(fx, fnp), (None, 0, None)))(W, W, np.float32(9)).jaxpr)
+
+
+def test_carries_that_never_change_stay_alike_for_the_batch() -> None:
+    """Beside a condition that differs, what every step hands on is what it was."""
+
+    def f(limit: Any, k: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + c[1], c[1]), (0.0, k))
+
+    batch = fx.make_jaxpr(fx.vmap(f, (0, None), out_axes=(0, None)))(X, np.float32(1)).jaxpr
+    (loop,) = whiles(batch)
+    assert [a.shape for a in loop.body_jaxpr.out_avals] == [(2,), (2,), ()]
+
+
+def test_carries_that_the_unknown_does_not_reach_stay_known() -> None:
+    def f(x: Any) -> Any:
+        def step(c: Any) -> Any:
+            return c[0] + 1, fnp.exp(c[1]) * 0.1, fnp.sin(c[2]) * c[1]
+
+        return lax.while_loop(lambda c: c[0] < 3, step, (0, fnp.asarray(X), x))
+
+    # The count and the second carry are numbers after linearizing, before any tangent is there.
+    outs = fx.vjp(lambda x: lax.stop_gradient(f(x)[1]), X)[0]
+    np.testing.assert_allclose(outs, f(X)[1])
+
+    def program(x: Any) -> Any:
+        (n, y, _), _ = fx.linearize(f, x)
+        return n, y
+
+    loops = whiles(dce(fx.make_jaxpr(program)(X).jaxpr))
+    assert len(loops) == 1
+    assert "sin" not in names(loops[0].body_jaxpr)
+
+
+def test_functions_are_traced_once() -> None:
+    seen = []
+
+    def goes(c: Any) -> Any:
+        seen.append("goes")
+        return c[0] < 3
+
+    def step(c: Any) -> Any:
+        seen.append("step")
+        return c[0] + 1, fnp.sin(c[1])
+
+    def f(x: Any) -> Any:
+        return lax.while_loop(goes, step, (0, x))[1].sum()
+
+    x = fnp.asarray(X)
+    for _ in range(3):
+        f(x)
+        fx.jvp(f, (x,), (x,))
+        fx.vmap(f)(fnp.asarray(W))
+        fx.jacfwd(f)(x)
+    assert sorted(seen) == ["goes", "step"]
+
+
+def test_bounded_loops_are_traced_once() -> None:
+    seen = []
+
+    def step(c: Any) -> Any:
+        seen.append("step")
+        return c * 1.5
+
+    def goes(c: Any) -> Any:
+        return c < 4.0
+
+    for _ in range(3):
+        fx.grad(lambda x: lax.while_loop(goes, step, x, max_steps=5))(fnp.float32(1))
+    assert len(seen) == 1
+
+
+def test_without_jit_every_step_runs_in_python() -> None:
+    seen: list[float] = []
+
+    def step(c: Any) -> Any:
+        seen.append(float(c))
+        return c * 2
+
+    with fx.disable_jit():
+        assert float(lax.while_loop(lambda c: c < 6, step, 1.0)) == 8.0
+        assert float(lax.while_loop(lambda c: c < 6, step, 1.0, max_steps=2)) == 4.0
+        assert float(fx.grad(lambda x: lax.while_loop(lambda c: c < 6, lambda c: c * 2, x))(1.0)) == 8.0
+    assert seen == [1.0, 2.0, 4.0, 1.0, 2.0]
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+    before = current()
+    with pytest.raises(kind) as caught:
+        run()
+    assert current() is before
+    return str(caught.value)
+
+
+def test_a_carry_that_changes() -> None:
+    def widens(c: Any) -> Any:
+        return {"n": c["n"] + np.float32(0.5), "y": c["y"][None]}
+
+    def restructures(c: Any) -> Any:
+        return c["n"], c["y"]
+
+    init = {"n": np.int32(0), "y": X}
+    loop = lax.while_loop
+    assert message(lambda: loop(lambda c: True, widens, init)) == (
+        "while_loop of widens: the carry must have one type each:\n"
+        "  leaf   going in  coming out\n"
+        "  ['n']  i32[]     f32[]\n"
+        "  ['y']  f32[2]    f32[1,2]\n"
+        "Convert or broadcast it, so that it keeps its type from step to step."
+    )
+    assert message(lambda: loop(lambda c: True, restructures, init)) == (
+        "while_loop of restructures: the carry must have one structure:\n"
+        "  going in   : PyTreeDef({'n': *, 'y': *})\n"
+        "  coming out : PyTreeDef((*, *))"
+    )
+    text = message(lambda: loop(lambda c: True, widens, init, max_steps=3))
+    assert "['n']" in text
+
+
+def test_conditions_that_are_none() -> None:
+    for goes, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
+        text = message(partial(lax.while_loop, goes, lambda c: c, X))
+        assert text.startswith("while_loop of <lambda>: cond_fun must give a boolean scalar, got ")
+        assert shown in text
+    assert "boolean" in message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))
+    assert "boolean" in message(lambda: lax.while_loop(lambda c: c.sum(), lambda c: c, X, max_steps=3))
+
+
+@pytest.mark.parametrize("max_steps", [0, -1, 1.5, True, "4"])
+def test_bounds_that_are_none(max_steps: Any) -> None:
+    text = message(lambda: lax.while_loop(lambda c: False, lambda c: c, 1.0, max_steps=max_steps), ValueError)
+    assert text == f"while_loop of <lambda>: max_steps must be a positive integer, got {max_steps!r}"
+
+
+def test_an_error_in_a_function_changes_no_context() -> None:
+    def bad(c: Any) -> Any:
+        raise KeyError("mine")
+
+    assert message(lambda: lax.while_loop(lambda c: c > 0, bad, 1.0), KeyError) == "'mine'"
+    assert message(lambda: fx.jit(fx.vmap(lambda x: lax.while_loop(bad, lambda c: c, x)))(X), KeyError) == "'mine'"
