@@ -80,6 +80,19 @@ CLOSED_OVER: Final[dict[str, tuple[Callable[[Made], Any], Any]]] = {
         lambda f: fx.grad(fx.grad(lambda y: fx.jit(lambda x, y: f(x)(y))(X[0], y)))(Y),
         -X[0] * 10 * SIN,
     ),
+    "jvp in jit": (lambda f: fx.jit(lambda x: fx.jvp(f(x), (Y,), (Y,))[1])(fnp.asarray(X[0])), X[0] * SLOPE * Y),
+    "jvp in vmap in jit": (
+        lambda f: fx.jit(fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(fnp.asarray(X)),
+        X * SLOPE * Y,
+    ),
+    "grad of jvp in jit": (
+        lambda f: fx.jit(lambda x: fx.grad(lambda t: fx.jvp(f(x), (Y,), (t,))[1])(Y))(fnp.asarray(X[0])),
+        X[0] * SLOPE,
+    ),
+    "jvp in jit in vmap": (
+        lambda f: fx.vmap(fx.jit(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(fnp.asarray(X)),
+        X * SLOPE * Y,
+    ),
     "two batches": (
         lambda f: fx.vmap(lambda x: fx.vmap(lambda y: fx.grad(f(x))(y))(fnp.full(2, Y)))(fnp.asarray(X)),
         np.stack([X, X], 1) * SLOPE,

@@ -21,6 +21,7 @@ from tracefx.control.functions import (
     evaluated,
     made_from,
     mapped_function,
+    may_close_over,
     program_of,
     typed,
     within,
@@ -30,7 +31,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
-from tracefx.core.handler import CURRENT, ROOT, Handler, bind
+from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
@@ -54,6 +55,7 @@ from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.handlers.batch import Batch
 from tracefx.handlers.derived import Mask, batch_jaxpr
 from tracefx.handlers.jvp import JVP
+from tracefx.handlers.stage import Stage, stage
 from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
 from tracefx.ops.elementwise import add_tangents
@@ -333,7 +335,6 @@ def pushed(label: str, forward: Forward, tangents: Sequence[Tangent]) -> list[Ta
     return spread(bind(prim, *forward.residuals, *present(tangents)), prim.live, avals)
 
 
-@final
 @frozen(eq=False)
 class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFunctions):
     """The linear map whose transpose is `pull`, a backward pass, at `residuals`, the first operands.
@@ -358,16 +359,35 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         return tuple([a.dtype != float0 for a in self.out_avals])
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return chosen(self.out_avals, self.live)
-
-    @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return evaluated(self.label, self.expand(*args))
 
     @override
-    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomLinear, Sequence[Value]]:
-        return self, args
+    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
+        """What the backward pass closes over become residuals, if it can run when the trace is over."""
+        prim = StagedLinear(self.label, self.pull, self.residuals, self.nonzero, self.out_avals, self.push)
+        if type(recording) is not Stage or not may_close_over(self.pull):
+            return prim, args
+        n = self.residuals
+
+        def pulled(*values: Value) -> list[Value]:
+            return list(map(instantiate, self.cotangents(values[:n], values[n:])))
+
+        avals = [x.aval for x in args[:n]] + chosen(self.out_avals, self.live)
+        try:
+            _, consts = stage(pulled, avals, recording)
+        except ConcretizationError:  # it depends on values, and may yet be given them
+            return prim, args
+        held = tuple([c for c in consts if isinstance(c, Tracer)])
+        if not held:
+            return prim, args
+        scope, pull = Scope(held, recording.axes), self.pull
+
+        @made_from(pull, scope.key)
+        def hosted(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
+            return scope.around(pull, residuals[: len(held)])(residuals[len(held) :], cts)
+
+        return evolve(prim, pull=hosted, residuals=n + len(held)), [*held, *args]
 
     @override
     def within(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
@@ -479,6 +499,17 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         out = OutDims(self.label, mapper.axis, True)
         push = None if self.push is None else mapped_function(mapper, self.push, dims, out)
         return bind(evolve(self, pull=pull, out_avals=outs, push=push), *args), [0] * sum(self.live)
+
+
+@final
+class StagedLinear(CustomLinear):
+    """The map in a program."""
+
+    __slots__ = ()
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return chosen(self.out_avals, self.live)
 
 
 def _adds_a_constant(jaxpr: Jaxpr, consts: Sequence[Value]) -> bool:

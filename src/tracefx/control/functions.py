@@ -7,7 +7,7 @@ has done its work. The program that was recorded takes them as operands then, an
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
 from attrs import evolve, frozen
@@ -42,7 +42,7 @@ class Made(StrictlyEqual, Generic[P, R]):
     def __init__(self, call: Callable[P, R], source: Callable[..., object], how: tuple[object, ...]) -> None:
         self.__qualname__ = callable_name(source)
         self._call = call
-        self._source = source
+        self.source = source
         self._how = how
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -50,16 +50,23 @@ class Made(StrictlyEqual, Generic[P, R]):
 
     @override
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Made) and self._how == other._how and self._source == other._source)
+        return self is other or (isinstance(other, Made) and self._how == other._how and self.source == other.source)
 
     @override
     def __hash__(self) -> int:
-        return hash((self._how, self._source))
+        return hash((self._how, self.source))
 
 
 def made_from(source: Callable[..., object], *how: object) -> Callable[[Callable[P, R]], Made[P, R]]:
     """Decorates the function that is made from `source`; `how` is all that it depends on besides."""
     return lambda call: Made(call, source, how)
+
+
+def may_close_over(f: Callable[..., object]) -> bool:
+    """Whether a function may close over values: a plain function of a module does not."""
+    while isinstance(f, Made):
+        f = f.source
+    return not isinstance(f, FunctionType) or f.__closure__ is not None
 
 
 # ------------------------------------------------------------------ handlers in force in a function
