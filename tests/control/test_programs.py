@@ -62,19 +62,19 @@ def close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.max(np.abs(want), initial=0.0)))
 
 
-@few(30)
+@few(16)
 @given(structured())
 def test_compiled_as_one(case: Stacked) -> None:
     close(fx.jit(case.function(fx, OURS))(*inputs(case)), in_python(case))
 
 
-@few(5)
+@few(4)
 @given(structured(max_steps=2, max_layers=2))
 def test_eagerly(case: Stacked) -> None:
     close(case.function(fx, OURS)(*inputs(case)), in_python(case))
 
 
-@few(12)
+@few(8)
 @given(structured(max_layers=2))
 def test_beside_jax(case: Stacked) -> None:
     got = fx.jit(case.function(fx, OURS))(*inputs(case))
@@ -122,7 +122,7 @@ def branched(x: Any) -> Any:
 
 
 def repeated(x: Any) -> Any:
-    return fx.lax.while_loop(lambda c: fnp.sum(c * c) < 4, lambda c: c * 1.5, x)
+    return fx.lax.while_loop(lambda c: c[0] * c[0] < 4, lambda c: c * 1.5, x)
 
 
 def scan_goes_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def scan_turns_round_when_pruned(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Scan, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
         op, used, outs = right(self, used_outs)
-        return evolve(op, reverse=not op.reverse), used, outs
+        return (op if all(used_outs) else evolve(op, reverse=not op.reverse)), used, outs
 
     patch.setattr(Scan, "_pruned", wrong)
 
