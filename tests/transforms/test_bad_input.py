@@ -89,7 +89,9 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.grad(f)(I), TypeError, "differentiated arguments must be floats, got i32.*allow_int"
     ),
     "grad: a bool": Bad(lambda f: fx.grad(f)(True), TypeError, "must be floats, got bool"),
-    "grad: complex": Bad(lambda f: fx.grad(f)(C), TypeError, "complex arguments need holomorphic=True"),
+    "grad: complex": Bad(
+        lambda f: fx.grad(lambda z: fnp.sum(z * z))(C), TypeError, "must be a float, got c64.*holomorphic=True.*vjp"
+    ),
     "grad: real and holomorphic": Bad(
         lambda f: fx.grad(f, holomorphic=True)(X), TypeError, "holomorphic=True arguments must be complex, got f32"
     ),

@@ -65,6 +65,7 @@ CASES: Final[dict[str, Case]] = {
     "output is the input": lambda F, N: F.grad(lambda x: x)(np.float32(2)),
     "value is the input": lambda F, N: F.value_and_grad(lambda x: x)(2.0),
     "holomorphic": lambda F, N: F.grad(lambda z: N.sum(z * z * z), holomorphic=True)(C),
+    "a real function of complex numbers": lambda F, N: F.grad(lambda z: N.sum(N.abs(z) ** 2 * N.imag(z)))(C),
     "holomorphic exp": lambda F, N: F.grad(lambda z: N.sum(N.exp(z)), holomorphic=True)(C),
     "real loss of complex inside": lambda F, N: F.grad(lambda x: N.sum(N.real((x + 2j) * (x - 1j))))(X),
     "allow_int": lambda F, N: F.grad(lambda i: N.sum(i * X), allow_int=True)(I),

@@ -351,10 +351,11 @@ def check_differentiable(
             f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)}; convert them, or "
             "pass allow_int=True to get gradients of dtype float0"
         )
-    if dtypes.is_complex(dtype) and not holomorphic:
+    if dtypes.is_complex(dtype) and not holomorphic and transform == "jacfwd":
+        # Backwards the gradient of a real number says all; forwards it takes two directions for each argument.
         raise TypeError(
-            f"{where}: complex arguments need holomorphic=True, if the function is; differentiate with respect to "
-            "real and imaginary parts otherwise"
+            f"{where}: complex arguments need holomorphic=True, if the function is; otherwise use jacrev, or "
+            "differentiate with respect to real and imaginary parts"
         )
 
 
@@ -379,4 +380,5 @@ def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphi
     if holomorphic and not dtypes.is_complex(aval.dtype):
         raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
     if not holomorphic:
-        raise TypeError(f"{where}: the output must be a float, got {aval}")
+        way = "; pass holomorphic=True if the function is, or use vjp" if dtypes.is_complex(aval.dtype) else ""
+        raise TypeError(f"{where}: the output must be a float, got {aval}{way}")
