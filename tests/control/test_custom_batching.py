@@ -118,6 +118,19 @@ def test_without_a_batch_the_gradient_is_that_of_the_function() -> None:
     np.testing.assert_allclose(fx.jit(fx.grad(fx.grad(fx.jit(f))))(0.5, 2.0), -2 * np.sin(0.5), rtol=1e-6)
 
 
+def test_a_function_that_differentiates_a_jitted_one_has_a_gradient() -> None:
+    def times_its_slope(x: Any) -> Any:
+        y, pull = fx.vjp(fx.jit(fnp.cos), x)
+        return pull(y)[0]
+
+    for wrap in (fx.custom_batching.custom_vmap, fx.custom_batching.sequential_vmap):
+        f: Any = wrap(times_its_slope)
+        if wrap is fx.custom_batching.custom_vmap:
+            f.def_vmap(lambda axis_size, in_batched, x: (fx.vmap(times_its_slope)(x), True))
+        np.testing.assert_allclose(fx.vmap(fx.grad(f))(fnp.asarray(X)), -np.cos(2 * X), rtol=1e-5)
+        np.testing.assert_allclose(fx.jit(fx.grad(fx.jit(f)))(0.5), -np.cos(1.0), rtol=1e-5)
+
+
 def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
     inner = cosine_in_a_batch(fx, fnp)
 

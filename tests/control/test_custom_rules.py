@@ -336,6 +336,21 @@ def test_as_in_jax(case: Callable[[Any, Any], Any]) -> None:
     agree(case)
 
 
+def test_linear_functions_of_some_arguments_are_transposed_with_calls_inside() -> None:
+    """The inner call gives what is linear and what isn't."""
+    pair = fx.jit(lambda a, t: (fnp.sin(a), fnp.cos(a) * t))
+
+    @fx.custom_jvp
+    def f(a: Any, t: Any) -> Any:
+        sine, moved = pair(a, t)
+        return sine * moved
+
+    f.defjvp(lambda primals, tangents: (f(*primals), f(primals[0], tangents[1])))
+    for g in (f, fx.jit(f)):
+        (ct,) = fx.linear_transpose(lambda t, g=g: g(fnp.asarray(X), t), fnp.asarray(X))(fnp.asarray(X))
+        np.testing.assert_allclose(ct, X * np.sin(X) * np.cos(X), rtol=1e-5)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_in_a_scan_they_are_what_they_are_in_the_unrolled_program(which: int) -> None:
     f = both(fx, fnp)[which]

@@ -23,7 +23,7 @@ from tracefx.control.functions import (
     evaluated,
     made_from,
     mapped_function,
-    program_of,
+    pulled_back,
     within,
 )
 from tracefx.core.avals import ShapedArray
@@ -49,9 +49,9 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Mask, jvp_jaxpr, transpose_jaxpr
+from tracefx.handlers.derived import Mask, jvp_jaxpr
 from tracefx.handlers.jvp import JVP
-from tracefx.handlers.transpose import backward
+from tracefx.handlers.stage import stage
 from tracefx.ops.basis import batch_first, instantiate, reduce_sum
 
 BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Sequence[Value], Mask]]
@@ -164,10 +164,12 @@ class CustomVmap(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposa
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
         mask, given = linear(args), nonzero(cts)
-        derived = transpose_jaxpr(self.jaxpr, mask, given, (True,) * sum(mask))
-        rule = _after(len(derived.consts), _rule_of_transpose(self.rule, mask, given, self.jaxpr))
+        derived, consts = self.jaxpr.memo.get(
+            ("transpose of a batch", mask, given), lambda: _transposed(self.jaxpr, mask, given)
+        )
+        rule = _after(len(consts), _rule_of_transpose(self.rule, mask, given, self.jaxpr))
         known = [a for a in args if not isinstance(a, Linear)]
-        found = bind(CustomVmap(self.label, derived.jaxpr, rule), *derived.consts, *known, *present(cts))
+        found = bind(CustomVmap(self.label, derived, rule), *consts, *known, *present(cts))
         return merged(mask, found, [None] * len(known))
 
     @override
@@ -289,6 +291,22 @@ def _rule_of_derivative(rule: BatchRule, mask: Mask) -> BatchRule:
     return pushed
 
 
+def _transposed(jaxpr: Jaxpr, mask: Mask, given: Mask) -> tuple[Jaxpr, tuple[Value, ...]]:
+    """The program backwards. What is known in it is computed first: it may be a derivative not yet taken apart."""
+    avals, n = chosen(jaxpr.in_avals, mask), mask.count(False)
+
+    def back(*values: Value) -> list[Value]:
+        def forwards(*linear_args: Value) -> list[Value]:
+            return eval_jaxpr(jaxpr, (), merged(mask, linear_args, values[:n]))
+
+        cts = spread(values[n:], given, jaxpr.out_avals)
+        return list(map(instantiate, pulled_back(forwards, avals, lambda: cts)))
+
+    known = chosen(jaxpr.in_avals, [not m for m in mask])
+    result, consts = stage(back, [*known, *[a.tangent() for a in chosen(jaxpr.out_avals, given)]])
+    return result.closed(), tuple(consts)
+
+
 def _rule_of_transpose(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -> BatchRule:
     """The rule of a map's transpose: operands outside the mask, and cotangents of outputs that have one."""
     avals, count = jaxpr.in_avals, mask.count(False)
@@ -297,22 +315,23 @@ def _rule_of_transpose(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -
     def pulled(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         known, cts = args[:count], args[count:]
         joint = merged(mask, [True] * sum(mask), batched[:count])
+        out_avals: list[ShapedArray] = []
         out_batched: Mask = ()
 
         def outs(*linear_args: Value) -> Sequence[Value]:
             nonlocal out_batched
             found, out_batched = rule(axis, tuple(joint), merged(mask, linear_args, known))
+            out_avals[:] = [x.aval for x in found]
             return found
 
-        wide = [a.with_axis(axis.size, 0) for a in chosen(avals, mask)]
-        program, consts = program_of(outs, wide)
-        whole = [batch_first(ct, 0 if b else None, axis) for ct, b in zip(cts, batched[count:], strict=True)]
-        summed = [
-            ct if has else reduce_sum(ct, (0,)) for ct, has in zip(whole, chosen(out_batched, given), strict=True)
-        ]
-        out_cts = spread(summed, given, program.out_avals)
-        found = backward(program, consts, [Linear(a) for a in wide], out_cts)
-        results = [instantiate(Zero(a.tangent()) if ct is None else ct) for ct, a in zip(found, wide, strict=True)]
-        return results, (True,) * len(results)
+        def out_cts() -> list[Tangent]:
+            whole = [batch_first(ct, 0 if b else None, axis) for ct, b in zip(cts, batched[count:], strict=True)]
+            summed = [
+                ct if has else reduce_sum(ct, (0,)) for ct, has in zip(whole, chosen(out_batched, given), strict=True)
+            ]
+            return spread(summed, given, out_avals)
+
+        found = pulled_back(outs, [a.with_axis(axis.size, 0) for a in chosen(avals, mask)], out_cts)
+        return list(map(instantiate, found)), (True,) * len(found)
 
     return pulled

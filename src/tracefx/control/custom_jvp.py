@@ -20,6 +20,7 @@ from tracefx.control.functions import (
     made_from,
     mapped_function,
     mapped_rule,
+    transposed_call,
     typed,
     within,
 )
@@ -34,11 +35,13 @@ from tracefx.core.primitive import (
     Differentiable,
     Expandable,
     HoldsFunctions,
+    Linear,
     Lowerable,
     MappedAxis,
     Mapper,
     Primitive,
     Tangent,
+    Transposable,
 )
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value
@@ -92,7 +95,9 @@ class CustomJVPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 @final
 @frozen(eq=False)
-class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Batchable, Lowerable, ShownAsJax):
+class CustomJVP(
+    Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Transposable, Batchable, Lowerable, ShownAsJax
+):
     """A call of `jaxpr`, which `rule` differentiates. The first `num_consts` operands have no derivative."""
 
     name = "custom_jvp_call"
@@ -145,6 +150,10 @@ class CustomJVP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = self.rule(primals, tangents)
         return typed(outs, self.jaxpr.out_avals), out_tangents
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return transposed_call(self.jaxpr, cts, args)
 
     @override
     def batch(

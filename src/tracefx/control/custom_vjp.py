@@ -23,6 +23,7 @@ from tracefx.control.functions import (
     mapped_function,
     may_close_over,
     program_of,
+    transposed_call,
     typed,
     within,
 )
@@ -126,7 +127,9 @@ class CustomVJPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 @final
 @frozen(eq=False)
-class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Batchable, Lowerable, ShownAsJax):
+class CustomVJP(
+    Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Transposable, Batchable, Lowerable, ShownAsJax
+):
     """A call of `jaxpr`, which `fwd` differentiates. The first `num_consts` operands have no derivative."""
 
     name = "custom_vjp_call"
@@ -181,6 +184,10 @@ class CustomVJP(Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, 
         forward = self.fwd(primals, nonzero(tangents))
         forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))
         return forward.outs, pushed(self.label, forward, tangents)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return transposed_call(self.jaxpr, cts, args)
 
     @override
     def batch(
@@ -450,6 +457,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
             found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
         except (MissingRuleError, TypeError) as error:
             raise self.only_backwards("is not linear in its cotangents") from error
+        except ValueError as error:  # of a loop that has no bound
+            raise self.only_backwards("cannot be transposed") from error
         return [instantiate(fit(Zero(a) if t is None else t, a)) for t, a in zip(found, avals, strict=True)]
 
     def only_backwards(self, why: str) -> NotLinearError:

@@ -13,17 +13,18 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.bodies import chosen, nonzero, present
+from tracefx.control.bodies import chosen, linear, merged, nonzero, present
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, Handler, Tracer
-from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import HoldsFunctions, MappedAxis, Mapper, Primitive, Tangent, Zero
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.primitive import HoldsFunctions, Linear, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.printer import callable_name
 from tracefx.core.values import Value
 from tracefx.handlers.partial_eval import PartialEval
 from tracefx.handlers.stage import stage
+from tracefx.handlers.transpose import backward
 from tracefx.ops.basis import batch_first, retyped
 
 P = ParamSpec("P")
@@ -213,6 +214,28 @@ def program_of(f: Flat, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value
     finally:
         CURRENT.reset(token)
     return rest.build(inputs, outs)
+
+
+def pulled_back(f: Flat, avals: Sequence[ShapedArray], cts: Callable[[], Sequence[Tangent]]) -> list[Tangent]:
+    """Cotangents of what a linear function takes; those of what it gives are asked for once it has run.
+
+    What doesn't depend on what it takes is computed first, in calls and loops too.
+    """
+    program, consts = program_of(f, avals)
+    found = backward(program, consts, [Linear(a) for a in avals], cts())
+    return [Zero(a.tangent()) if ct is None else ct for ct, a in zip(found, avals, strict=True)]
+
+
+def transposed_call(jaxpr: Jaxpr, cts: Sequence[Tangent], args: Sequence[Value | Linear]) -> Sequence[Tangent | None]:
+    """The transpose rule of a call of a program."""
+    mask = linear(args)
+    known = [a for a in args if not isinstance(a, Linear)]
+
+    def forwards(*values: Value) -> list[Value]:
+        return eval_jaxpr(jaxpr, (), merged(mask, values, known))
+
+    found = pulled_back(forwards, chosen(jaxpr.in_avals, mask), lambda: cts)
+    return merged(mask, [*found], [None] * len(known))
 
 
 def typed(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
