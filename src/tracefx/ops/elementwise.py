@@ -73,9 +73,9 @@ class Elementwise(Operation):
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first = avals[0]
-        if first.dtype in self.domain.plain and avals.count(first) == len(avals):  # the common case
-            if self.keeps_dtype or self.out_dtype(first.dtype) is first.dtype:
-                return first
+        alike = first.dtype in self.domain.plain and avals.count(first) == len(avals)  # the common case
+        if alike and (self.keeps_dtype or self.out_dtype(first.dtype) is first.dtype):
+            return first
         self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
             raise TypeError(
