@@ -380,6 +380,9 @@ def test_predicates_that_are_none() -> None:
     assert message(lambda: lax.cond(X > 0, left, left, 1.0)) == (
         "cond: the predicate must be a scalar, got one of type bool[2]"
     )
+    assert message(lambda: lax.cond(1j, left, left, 1.0)) == (
+        "cond: the predicate must be a boolean or a real number, got one of type c64[]"
+    )
     assert message(lambda: lax.switch(1.0, [left], 1.0)) == (
         "switch: the index must be an integer scalar, got one of type f32[]"
     )

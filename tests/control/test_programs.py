@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import given, reject
 
 import tracefx as fx
 import tracefx.numpy as fnp
@@ -78,7 +78,11 @@ def test_eagerly(case: Stacked) -> None:
 @given(structured(max_layers=2))
 def test_beside_jax(case: Stacked) -> None:
     got = fx.jit(case.function(fx, OURS))(*inputs(case))
-    close(got, jax.jit(case.function(jax, THEIRS))(*[jnp.asarray(x, "float64") for x in case.inputs()]))
+    try:
+        want = jax.jit(case.function(jax, THEIRS))(*[jnp.asarray(x, "float64") for x in case.inputs()])
+    except NotImplementedError:  # JAX can't transpose some of what its own rules make of bodies
+        reject()
+    close(got, want)
 
 
 @few(25)

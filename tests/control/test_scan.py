@@ -147,6 +147,7 @@ def test_trees_everywhere() -> None:
 
     agree(case)
     agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, None), (), (), length=3))
+    agree(lambda lib, np_: tuple(lib.lax.scan(lambda c, x: [c + 1, x], 0.0, XS)))
     agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, x), None, XS))
     agree(lambda lib, np_: lib.lax.scan(lambda c, x: (c, {"x": {}}), {"c": None}, None, 2))
 

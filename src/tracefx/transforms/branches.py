@@ -64,6 +64,8 @@ def cond(pred: Any, *given: Any, operand: Any = _ABSENT, **named: Any) -> Any:
     value = as_value(pred)
     if value.aval.shape:
         raise TypeError(f"cond: the predicate must be a scalar, got one of type {value.aval}")
+    if dtypes.is_complex(value.aval.dtype):
+        raise TypeError(f"cond: the predicate must be a boolean or a real number, got one of type {value.aval}")
     if DISABLE_JIT.value and not isinstance(value, Tracer):
         return (true_fun if bool(as_array(value)) else false_fun)(*operands)
     if not dtypes.is_bool(value.aval.dtype):
@@ -135,7 +137,7 @@ def _branch(
 ) -> Any:
     values, in_tree = flatten_values((operands, {}), f"{what}: operands")
     avals = [v.aval for v in values]
-    traced = [trace_body(f, in_tree, avals) for f in functions]
+    traced = [trace_body(what, f, in_tree, avals) for f in functions]
     _require_agreement(what, functions, names, traced)
     types = [joined(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
     bodies, consts = common_consts(traced)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from tracefx.control.scan import Scan
 from tracefx.core import trees
@@ -69,7 +69,7 @@ def steps(
     unroll: int | bool,
     checkpoint: int | str | None = None,
 ) -> tuple[Any, Any]:
-    """`scan` of `adapt(f)`; messages call it `where`."""
+    """`scan` of `adapt.adapt(f)`; messages call it `where`."""
     carry, carry_tree = flatten_values(init, f"{where}: init")
     arrays, xs_tree = flatten_values(xs, f"{where}: xs")
     n = _length(where, arrays, xs, length)
@@ -77,14 +77,14 @@ def steps(
     if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
         raise ValueError(f"{where}: checkpoint must be a positive integer, 'binomial' or None, got {checkpoint!r}")
     if DISABLE_JIT.value:
-        body = f if adapt is None else adapt(f)
+        body = f if adapt is None else adapt.adapt(f)
         return _stepwise(body, init, arrays, xs_tree, n, reverse, where)
     slices = [a.aval.without_axis(0) for a in arrays]
     in_tree = trees.structure(((_skeleton(carry_tree), _skeleton(xs_tree)), {}))
     m, start = len(carry), [c.aval for c in carry]
     types: Sequence[ShapedArray] = start
     while True:
-        traced = trace_body(f, in_tree, [*types, *slices], adapt)
+        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
         last, ys = _pair(where, traced, carry_tree)
         outs = traced.jaxpr.out_avals
         settled = fitted(types, outs[:m])
@@ -113,7 +113,7 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     require_callable("map", f)
     where = f"map of {name_of(f)}"
     if batch_size is None:
-        _, ys = steps(f, _without_carry, where, (), xs, None, False, 1)
+        _, ys = steps(f, _WITHOUT_CARRY, where, (), xs, None, False, 1)
         return cast(Y, ys)
     if batch_size < 1:
         raise ValueError(f"{where}: batch_size must be a positive integer, got {batch_size!r}")
@@ -125,7 +125,7 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
         return vmap(f)(xs)
     head = [reshape(a[:whole], (count, batch_size, *a.shape[1:])) for a in _arrays(arrays)]
     rest = [a[whole:] for a in _arrays(arrays)]
-    _, ys = steps(f, _a_batch, where, (), tree.unflatten(head), count, False, 1)
+    _, ys = steps(f, _A_BATCH, where, (), tree.unflatten(head), count, False, 1)
     ys = trees.map(lambda y: reshape(y, (whole, *y.shape[2:])), ys)
     if whole == n:
         return cast(Y, ys)
@@ -137,8 +137,14 @@ def _without_carry(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda none, x: (none, f(x))
 
 
+_WITHOUT_CARRY: Final = Adapter(_without_carry, lambda _, x: (x,))
+
+
 def _a_batch(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda none, x: (none, vmap(f)(x))
+
+
+_A_BATCH: Final = Adapter(_a_batch, lambda _, x: (x,))
 
 
 def _arrays(values: Sequence[Value]) -> list[Array]:
@@ -188,7 +194,7 @@ def _unroll(where: str, unroll: int | bool, length: int) -> int:
 def _pair(where: str, traced: Trace, carry_tree: TreeDef) -> tuple[TreeDef, TreeDef]:
     """The structures of the carry and of the results that the function gives."""
     out = _skeleton(traced.out_tree)
-    if not isinstance(out, tuple) or len(out) != 2:
+    if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"{where}: the function must give a pair (carry, result), got {traced.out_tree}")
     last, ys = [trees.structure(part) for part in out]
     if last != carry_tree:
