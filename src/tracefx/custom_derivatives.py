@@ -13,4 +13,5 @@ from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
 from tracefx.transforms.custom_derivatives import (
     custom_vjp_primal_tree_values as custom_vjp_primal_tree_values,
 )
+from tracefx.transforms.custom_derivatives import zero_from_primal as zero_from_primal
 from tracefx.transforms.linear_calls import linear_call as linear_call

@@ -484,6 +484,16 @@ def test_symbolic_zeros_are_those_of_jax(case: Callable[[Any, Any], Any]) -> Non
     agree(case)
 
 
+def test_zeros_of_values() -> None:
+    def case(lib: Any, np_: Any) -> Any:
+        values = {"a": np_.asarray(X), "b": (np_.arange(2), np.float32(1.0))}
+        symbolic = lib.custom_derivatives.zero_from_primal(values, symbolic_zeros=True)
+        zeros = lib.custom_derivatives.zero_from_primal({"a": values["a"]})
+        return zeros, [(z.shape, str(z.dtype)) for z in (symbolic["a"], *symbolic["b"])]
+
+    agree(case)
+
+
 def test_rules_may_keep_what_is_no_array() -> None:
     @fx.custom_vjp
     def f(x: fx.Array) -> fx.Array:

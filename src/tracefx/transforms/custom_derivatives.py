@@ -106,6 +106,15 @@ def custom_vjp_primal_tree_values(tree: PyTree) -> Any:
     return trees.map(value, tree)
 
 
+def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
+    """The zero tangents of a tree of values: arrays, of dtype float0 for integers, or `SymbolicZero`s.
+
+    >>> zero_from_primal({"w": 2.0})
+    {'w': Array(0., dtype=float32, weak_type=True)}
+    """
+    return trees.map(lambda x: _shown(Zero(get_aval(x).tangent()), symbolic_zeros), val)
+
+
 def _shown(t: Tangent, symbolic: bool) -> object:
     """A tangent as a rule gets it."""
     return SymbolicZero(t.aval) if symbolic and isinstance(t, Zero) else cotangent(t)
@@ -181,7 +190,7 @@ class custom_jvp(CustomFunction[P, R]):
             out = called(self, primals)
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             if not parts:
-                return out, trees.map(lambda x: cotangent(Zero(get_aval(x).tangent())), out)
+                return out, zero_from_primal(out)
             return out, trees.map(_sum_of, *parts)
 
         self.defjvp(jvp)
