@@ -121,15 +121,18 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     n = _length(where, arrays, xs, None)
     count = n // batch_size
     whole = count * batch_size
+
+    def batches(xs: list[Array], count: int, size: int) -> Any:
+        grouped = [reshape(x, (count, size, *x.shape[1:])) for x in xs]
+        _, ys = steps(f, _A_BATCH, where, (), tree.unflatten(grouped), count, False, 1)
+        return trees.map(lambda y: reshape(y, (count * size, *y.shape[2:])), ys)
+
     if not whole:
-        return vmap(f)(xs)
-    head = [reshape(a[:whole], (count, batch_size, *a.shape[1:])) for a in _arrays(arrays)]
-    rest = [a[whole:] for a in _arrays(arrays)]
-    _, ys = steps(f, _A_BATCH, where, (), tree.unflatten(head), count, False, 1)
-    ys = trees.map(lambda y: reshape(y, (whole, *y.shape[2:])), ys)
+        return cast(Y, batches(_arrays(arrays), 1, n))
+    ys = batches([a[:whole] for a in _arrays(arrays)], count, batch_size)
     if whole == n:
         return cast(Y, ys)
-    last = vmap(f)(tree.unflatten(rest))
+    last = batches([a[whole:] for a in _arrays(arrays)], 1, n - whole)
     return cast(Y, trees.map(lambda a, b: concatenate([a, b], 0), ys, last))
 
 
