@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
-from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
+from typing import Final, Generic, TypeAlias, TypeVar, final
 
 from attrs import frozen
 from typing_extensions import override
@@ -32,8 +32,11 @@ class Handler(ABC):
     """
 
     __slots__ = ()
-    title: ClassVar[str]
-    """How messages call the transformation, e.g. `jvp`."""
+
+    @property
+    def title(self) -> str:
+        """How messages call the transformation, e.g. `jvp`."""
+        return type(self).__name__
 
     @property
     def thread(self) -> int:

@@ -64,17 +64,17 @@ class StageTracer(Tracer):
         return f"StageTracer({self.aval})"
 
 
-_STATIC: Final = "Mark the argument it depends on in static_argnums if the program may depend on its value."
+_STATIC: Final = "If the program may depend on its value, mark the argument it depends on in static_argnums."
 _NEEDS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = MappingProxyType(
     {
         TracerBoolConversionError: (
             "a truth value",
-            "Use tracefx.numpy.where to choose between arrays. " + _STATIC,
+            "Use tracefx.numpy.where to choose between arrays, lax.cond between functions. " + _STATIC,
         ),
         TracerIntegerConversionError: ("a Python integer", _STATIC),
         TracerArrayConversionError: (
             "a NumPy array",
-            "Use the function of tracefx.numpy instead of NumPy's on values that are traced.",
+            "Use the functions of tracefx.numpy, and to index a NumPy array make it tracefx.numpy.asarray of it.",
         ),
     }
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, final
+from typing import final
+
+from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
@@ -13,11 +15,11 @@ from tracefx.handlers.recording import Recording, numbered
 
 
 @final
+@frozen(eq=False)
 class Stage(Recording):
     """Every operation is recorded, whatever its operands; the handler outside is never asked to compute."""
 
-    __slots__ = ()
-    title: ClassVar[str] = "jit"
+    title: str = "jit"
     evaluates = False
 
     bind = Recording.record
@@ -28,12 +30,13 @@ def stage(
     avals: Sequence[ShapedArray],
     outer: Handler = ROOT,
     origins: Sequence[Origin] | None = None,
+    title: str = "jit",
 ) -> tuple[Jaxpr, list[Value]]:
     """Trace a function of values: its jaxpr, and the values it closed over.
 
-    `outer` is the handler whose tracers the function may close over.
+    `outer` is the handler whose tracers the function may close over; messages call the tracing by its `title`.
     """
-    handler = Stage(outer)
+    handler = Stage(outer, title)
     names = origins if origins is not None else [None] * len(avals)
     inputs = [handler.input(aval, origin) for aval, origin in zip(avals, names, strict=True)]
     token = CURRENT.set(handler)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, cast, final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from tracefx.control.bodies import rearranged
 from tracefx.core import promotion, trees
@@ -21,16 +21,24 @@ from tracefx.ops.basis import ConvertElementType, retyped
 from tracefx.transforms.arguments import argument_names, name_of
 from tracefx.transforms.tracing import KINDS, TRACES, Trace, keepable, signature, trace
 
-Adapter: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Makes the body of a loop of a user's function that has other arguments or results."""
+
+@final
+@frozen
+class Adapter:
+    """Makes the body of a loop of a user's function that has other arguments or results."""
+
+    adapt: Callable[[Callable[..., Any]], Callable[..., Any]]
+    arguments: Callable[..., tuple[Any, ...]]
+    """The function's arguments, of the body's."""
 
 
 def trace_body(
-    f: Callable[..., Any], in_tree: TreeDef, avals: Sequence[ShapedArray], adapt: Adapter | None = None
+    where: str, f: Callable[..., Any], in_tree: TreeDef, avals: Sequence[ShapedArray], adapt: Adapter | None = None
 ) -> Trace:
     """The trace of a function of the tree of arguments that `in_tree` builds, `(args, {})`, from the shared cache.
 
-    With `adapt`, that of `adapt(f)`: it is kept for `f`, as what `adapt` makes does not outlive the call.
+    With `adapt`, that of `adapt.adapt(f)`: it is kept for `f`, as what `adapt` makes does not outlive the call.
+    Messages call the tracing `where`.
     """
     traces = TRACES.traces(f)
     key = signature(in_tree, tuple(avals), ()), ("body", adapt)
@@ -38,9 +46,13 @@ def trace_body(
     if known is not None:
         return known
     args, kwargs = in_tree.unflatten(range(in_tree.num_leaves))
-    body = f if adapt is None else adapt(f)
-    origins = argument_names(body, name_of(f), args, kwargs, range(len(args)))
-    made = trace(body, in_tree, tuple(avals), origins, name_of(f))
+    theirs = args if adapt is None else adapt.arguments(*args)
+    origins = ["a counter of the loop"] * in_tree.num_leaves
+    for place, name in zip(
+        trees.leaves(theirs), argument_names(f, name_of(f), theirs, kwargs, range(len(theirs))), strict=True
+    ):
+        origins[cast(int, place)] = name
+    made = trace(f if adapt is None else adapt.adapt(f), in_tree, tuple(avals), origins, name_of(f), where)
     return keep(traces, key, made, KINDS) if keepable(made) else made
 
 
@@ -125,7 +137,11 @@ def fitted(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> list[Sh
 def differ_in_structure(what: str, ours: tuple[str, TreeDef], theirs: tuple[str, TreeDef]) -> NoReturn:
     (name, tree), (other, other_tree) = ours, theirs
     width = max(len(name), len(other))
-    raise TypeError(f"{what} must have one structure:\n  {name:{width}} : {tree}\n  {other:{width}} : {other_tree}")
+    both = f"  {name:{width}} : {tree}\n  {other:{width}} : {other_tree}"
+    difference = trees.first_difference(tree, other_tree)
+    if difference is not None and difference.path:
+        both += f"\nThe first difference is at {keystr(difference.path)}:\n{difference.show(name, other)}"
+    raise TypeError(f"{what} must have one structure:\n{both}")
 
 
 def require_types(

@@ -86,7 +86,7 @@ def checkpoint(
         if traced is None:
             origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
             closed = static.closed_over(fun, args, kwargs)
-            traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun))
+            traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint")
             if keepable(traced):
                 traced = keep(traces, key, traced, KINDS)
         body = traced.jaxpr

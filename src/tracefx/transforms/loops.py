@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast, final
+from typing import Any, Final, TypeVar, cast, final
 
 from attrs import frozen
 
@@ -48,7 +48,7 @@ def while_loop(
     if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 1:
         raise ValueError(f"{where}: max_steps must be a positive integer, got {max_steps!r}")
     n = max_steps.__index__()
-    _, val = _repeat(cond_fun, _Within(n), body_fun, _counted, where, (0, init_val), n)
+    _, val = _repeat(cond_fun, Adapter(_Within(n), _second), body_fun, _COUNTED, where, (0, init_val), n)
     return cast(T, val)
 
 
@@ -67,12 +67,19 @@ class _Within:
         return goes
 
 
+def _second(carry: tuple[Any, Any]) -> tuple[Any]:
+    return (carry[1],)
+
+
 def _counted(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     def step(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         steps, val = carry
         return add(steps, 1), body_fun(val)
 
     return step
+
+
+_COUNTED: Final = Adapter(_counted, _second)
 
 
 def _repeat(
@@ -88,8 +95,8 @@ def _repeat(
     carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
         init, ended = _stepwise(
-            cond_fun if cond_adapt is None else cond_adapt(cond_fun),
-            body_fun if body_adapt is None else body_adapt(body_fun),
+            cond_fun if cond_adapt is None else cond_adapt.adapt(cond_fun),
+            body_fun if body_adapt is None else body_adapt.adapt(body_fun),
             init,
         )
         if ended:
@@ -99,7 +106,7 @@ def _repeat(
     start = [c.aval for c in carry]
     types: Sequence[ShapedArray] = start
     while True:
-        body = trace_body(body_fun, in_tree, types, body_adapt)
+        body = trace_body(where, body_fun, in_tree, types, body_adapt)
         if body.out_tree != tree:
             differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
         settled = fitted(types, body.jaxpr.out_avals)
@@ -109,10 +116,10 @@ def _repeat(
     if types is not start:
         carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
     require_carry(where, tree, types, body.jaxpr.out_avals)
-    going = trace_body(cond_fun, in_tree, types, cond_adapt)
+    going = trace_body(where, cond_fun, in_tree, types, cond_adapt)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
-        given = ", ".join([str(a) for a in going.jaxpr.out_avals])
-        raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {going.out_tree} of types ({given})")
+        given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))
+        raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {given}")
     step = with_outs(body.jaxpr, types)
     asked, done = len(going.consts), len(body.consts)
     key = ("while", id(going.jaxpr), asked, done, max_steps)
@@ -157,14 +164,16 @@ def fori_loop(
     where = f"fori_loop of {name_of(body_fun)}"
     first, end = [_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
     dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
-    first, end = [as_array(retyped(b, dtype, weak)) for b in (first, end)]
+    first, end = [retyped(b, dtype, weak) for b in (first, end)]
+    if DISABLE_JIT.value:  # where the function gets them as they are
+        first, end = as_array(first), as_array(end)
     if not isinstance(first, Tracer) and not isinstance(end, Tracer):
         count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
-        (_, val), _ = steps(body_fun, _counting, where, (first, init_val), None, count, False, unroll or 1)
+        (_, val), _ = steps(body_fun, _COUNTING, where, (first, init_val), None, count, False, unroll or 1)
         return cast(T, val)
     if unroll not in (None, False, 1):
         raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
-    _, _, val = _repeat(_below, None, body_fun, _counting_up, where, (first, end, init_val), None)
+    _, _, val = _repeat(_below, None, body_fun, _COUNTING_UP, where, (first, end, init_val), None)
     return cast(T, val)
 
 
@@ -185,12 +194,18 @@ def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
+_COUNTING: Final = Adapter(_counting, lambda carry, _: carry)
+
+
 def _counting_up(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     def step(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         i, end, val = carry
         return add(i, 1), end, body_fun(i, val)
 
     return step
+
+
+_COUNTING_UP: Final = Adapter(_counting_up, lambda carry: (carry[0], carry[2]))
 
 
 def _below(carry: tuple[Any, Any, Any]) -> Any:

@@ -86,7 +86,7 @@ def _traced(
 ) -> Trace:
     """The trace of a function of one argument whose result is like it, and exactly of its types."""
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    traced = trace(f, in_tree, tuple(avals), None, name_of(f))
+    traced = trace(f, in_tree, tuple(avals), None, name_of(f), where)
     out, outs = traced.out_tree, traced.jaxpr.out_avals
     if has_aux:
         given = out.unflatten(range(out.num_leaves))

@@ -84,8 +84,12 @@ def trace(
     avals: tuple[ShapedArray, ...],
     origins: Sequence[str] | None,
     name: str,
+    title: str = "jit",
 ) -> Trace:
-    """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds."""
+    """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds.
+
+    Messages call the function `name`, and what it is traced for `title`.
+    """
     out_tree: TreeDef | None = None
 
     def flat(*values: Value) -> list[Value]:
@@ -97,7 +101,7 @@ def trace(
     # A rule may be what calls the function, and the next call may come from other scopes: those are the call's.
     token, scopes = ORIGIN.set(None), SCOPE.set(())
     try:
-        jaxpr, consts = stage(flat, avals, current(), origins)
+        jaxpr, consts = stage(flat, avals, current(), origins, title)
     finally:
         ORIGIN.reset(token)
         SCOPE.reset(scopes)

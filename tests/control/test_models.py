@@ -1,0 +1,215 @@
+"""Models as people write them for JAX, run with either library: only the import differs."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.control.models import MODELS, Moments
+
+# JAX's registry is enough: types that it knows are nodes of trees here too.
+jax.tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
+
+
+def direction(tree: Any) -> Any:
+    return jax.tree.map(lambda a: np.cos(np.arange(np.size(a), dtype=np.float32)).reshape(np.shape(a)), tree)
+
+
+def batch(tree: Any) -> Any:
+    return jax.tree.map(lambda a: np.stack([a, (a * np.float32(0.9)).astype(a.dtype)]), tree)
+
+
+def derivatives(lib: Any, model: Callable[..., Any], np_: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Value, gradient, directional derivative and Hessian-vector product."""
+    loss, params, example = model(lib, np_)
+
+    def run(params: Any, direction: Any, example: Any) -> Any:
+        return lib.jvp(lambda p: lib.value_and_grad(loss)(p, example), (params,), (direction,))
+
+    return run, (params, direction(params), example)
+
+
+def gradients_by_example(lib: Any, model: Callable[..., Any], np_: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    loss, params, example = model(lib, np_)
+    return lib.vmap(lib.value_and_grad(loss), (None, 0)), (params, batch(example))
+
+
+def by_parameters(lib: Any, model: Callable[..., Any], np_: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    loss, params, example = model(lib, np_)
+    return lib.vmap(loss, (0, None)), (batch(params), example)
+
+
+def compared(
+    case: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]]],
+    ours: Callable[..., Any],
+    theirs: Callable[..., Any],
+) -> None:
+    f, args = case(fx, ours, fnp)
+    traced = 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal traced
+        traced += 1
+        return f(*args)
+
+    jitted = fx.jit(counted)
+    got, again = jitted(*args), jitted(*args)
+    assert traced == 1
+    g, args = case(jax, theirs, jnp)
+    want = jax.jit(g)(*args)
+    assert str(jax.tree.structure(got)) == str(jax.tree.structure(want))
+    for (path, x), y, z in zip(
+        jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(want), jax.tree.leaves(again), strict=True
+    ):
+        a, b = np.asarray(x), np.asarray(y)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_array_equal(a, np.asarray(z))
+        if b.dtype != jax.dtypes.float0:
+            assert np.isfinite(a).all()
+            # Steps add their rounding up, by the hundreds of operations in each of them.
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max(initial=1.0), err_msg=str(path))
+
+
+# JAX differentiates the function itself, not its rule, the second time it comes to a custom_jvp in a scan.
+UNROLLED = {"clipped_and_straight"}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fixed_point"])
+def test_derivatives(name: str) -> None:
+    model = MODELS[name]
+    compared(derivatives, model, unrolled(model) if name in UNROLLED else model)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "synchronized"])
+def test_gradients_by_example(name: str) -> None:
+    compared(gradients_by_example, MODELS[name], MODELS[name])
+
+
+@pytest.mark.parametrize("name", ["adaptive", "collisions", "newton", "beam", "fixed_point", "synchronized"])
+def test_batches_of_parameters(name: str) -> None:
+    """Conditions, predicates and indices that differ along the batch."""
+    compared(by_parameters, MODELS[name], MODELS[name])
+
+
+class Loops:
+    """`lax` with scans that are Python's loops."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax.lax, name)
+
+    def scan(self, f: Any, init: Any, xs: Any) -> Any:
+        carry, ys = init, []
+        for x in xs:
+            carry, y = f(carry, x)
+            ys.append(y)
+        return carry, jax.tree.map(lambda *each: jnp.stack(each), *ys)
+
+
+class Unrolled:
+    lax = Loops()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax, name)
+
+
+def unrolled(model: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, np_: model(Unrolled(), np_)
+
+
+# ------------------------------------------------------------------ what goes wrong
+
+
+def test_forward_mode_over_a_backward_pass_with_a_loop() -> None:
+    """Its forward pass calls the function itself, so that the backward pass would have to be transposed."""
+    run, args = derivatives(fx, MODELS["fixed_point"], fnp)
+    with pytest.raises(TypeError, match="forward-mode differentiation of fixed transposes its backward pass"):
+        run(*args)
+    run, args = derivatives(jax, MODELS["fixed_point"], jnp)
+    with pytest.raises((TypeError, jax.errors.UnexpectedTracerError)):
+        run(*args)
+
+
+def test_a_loop_without_a_bound_in_a_backward_pass() -> None:
+    @fx.custom_vjp
+    def halved(x: Any) -> Any:
+        return x / 2
+
+    def backward(_: None, ct: Any) -> Any:
+        return (fx.lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, c[1] / 2), (0, ct))[1],)
+
+    halved.defvjp(lambda x: (x / 2, None), backward)
+    assert fx.grad(halved)(2.0) == 0.5
+    with pytest.raises(
+        TypeError, match="forward-mode differentiation of halved transposes its backward pass"
+    ) as raised:
+        fx.jvp(halved, (2.0,), (1.0,))
+    assert "max_steps=n" in str(raised.value.__cause__)
+
+
+def asked(f: Callable[..., Any], *args: Any) -> str:
+    with pytest.raises(TypeError) as raised:
+        f(*args)
+    return str(raised.value)
+
+
+def test_what_is_traced_has_its_name() -> None:
+    def body(i: Any, value: Any) -> Any:
+        return value if i > 0 else -value
+
+    def table(i: Any, value: Any) -> Any:
+        return value + np.arange(3)[i]
+
+    def step(value: Any) -> Any:
+        return float(value)
+
+    loop, while_loop = fx.lax.fori_loop, fx.lax.while_loop
+    told = asked(loop, 0, 3, body, 1.0)
+    assert "which fori_loop of body traces without numbers" in told
+    assert "lax.cond" in told
+    assert "the argument `i` of table" in asked(loop, 0, 3, table, 1.0)
+    assert "tracefx.numpy.asarray" in asked(loop, 0, 3, table, 1.0)
+    assert "the argument `i` of table" in asked(fx.jit(lambda n: loop(0, n, table, 1.0)), 3)
+    assert "the argument `value` of step" in asked(lambda: while_loop(lambda v: v < 3, step, 1.0, max_steps=3))
+    assert "which while_loop of step traces" in asked(lambda: while_loop(lambda v: v < 3, step, 1.0))
+    assert "which map of step traces" in asked(fx.lax.map, step, np.ones(3))
+    assert "the argument `value` of step" in asked(fx.lax.map, step, np.ones(3))
+    assert "which cond traces" in asked(fx.lax.cond, True, step, step, 1.0)
+    assert "which checkpoint traces" in asked(fx.checkpoint(step), 1.0)
+
+
+def test_a_carry_that_is_kept() -> None:
+    kept = []
+
+    def step(carry: Any, _: None) -> Any:
+        kept.append(carry)
+        return carry, None
+
+    def f(x: Any) -> Any:
+        return fx.lax.scan(step, x, None, length=2)[0] + kept[0]
+
+    assert "was made by scan of step, as the argument `carry` of step," in asked(fx.jit(f), 1.0)
+
+
+def test_where_structures_differ() -> None:
+    init = {"layers": [(1.0, 2.0), (1.0, {"a": 2.0, "b": 3.0})], "n": 0}
+    told = asked(
+        fx.lax.while_loop, lambda c: c["n"] < 3, lambda c: {**c, "layers": [(1.0, 2.0), (1.0, {"a": 2.0})]}, init
+    )
+    assert told.splitlines()[3:] == [
+        "The first difference is at ['layers'][1][1]:",
+        "  there going in has a dict with the keys ['a', 'b']",
+        "  and coming out has a dict with the keys ['a']",
+        "  (only going in has ['b'])",
+    ]
+    told = asked(fx.lax.cond, True, lambda: (None, 1.0), lambda: (1.0, 1.0))
+    assert "The first difference is at [0]:" in told
+    assert "cond_fun must give a boolean scalar, got i32[]" in asked(fx.lax.while_loop, lambda x: x, lambda x: x, 3)
