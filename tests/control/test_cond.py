@@ -73,13 +73,13 @@ def test_both_branches_eagerly(p: float) -> None:
     agrees(two, (np.float32(p), X, W), [(0, None, None)], eager=True)
 
 
-@pytest.mark.parametrize("p", [-3.0, 0.0, 0.6, 1.2])
+@pytest.mark.parametrize("p", [-3.0, 0.6, 1.2])
 def test_switch(p: float) -> None:
     agrees(three, (np.float32(p), X), [(0, None), (None, 1)])
 
 
 def test_nested() -> None:
-    agrees(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, None), (0, 0, 0)], eager=True)
+    agrees(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, 0)], eager=True)
 
 
 def test_index_is_clamped() -> None:

@@ -14,6 +14,7 @@ import tracefx.numpy as fnp
 from tests.control.everything import normal
 from tracefx import lax
 from tracefx.xla import backend
+from tracefx.xla.lower import lower
 
 X: Final = normal(3)
 COUNTS: Counter[str] = Counter()
@@ -23,7 +24,6 @@ COUNTS: Counter[str] = Counter()
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the functions below were traced, and how often a program was lowered."""
     COUNTS.clear()
-    lower = backend.lower
 
     def counted(*args: Any) -> Any:
         COUNTS["lowered"] += 1

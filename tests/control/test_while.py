@@ -435,13 +435,23 @@ def test_a_carry_that_changes() -> None:
         "  going in   : PyTreeDef({'n': *, 'y': *})\n"
         "  coming out : PyTreeDef((*, *))"
     )
-    text = message(lambda: loop(lambda c: True, widens, init, max_steps=3))
-    assert "['n']" in text
+    # With a bound or a counter beside the carry, it is shown as the user has it.
+    widened = message(lambda: loop(lambda c: True, widens, init))
+    restructured = message(lambda: loop(lambda c: True, restructures, init))
+    assert message(lambda: loop(lambda c: True, widens, init, max_steps=3)) == widened
+    assert message(lambda: loop(lambda c: True, restructures, init, max_steps=3)) == restructured
+
+    def counted(n: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, c: widens(c), init)
+
+    for run in (counted, fx.jit(counted)):
+        assert message(partial(run, 3)).splitlines()[1:] == widened.splitlines()[1:]
 
 
 def test_conditions_that_are_none() -> None:
     for goes, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
         text = message(partial(lax.while_loop, goes, lambda c: c, X))
+        assert message(partial(lax.while_loop, goes, lambda c: c, X, max_steps=3)) == text
         assert text.startswith("while_loop of <lambda>: cond_fun must give a boolean scalar, got ")
         assert shown in text
     assert "boolean" in message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))

@@ -170,8 +170,17 @@ def require_types(
     raise TypeError("\n".join([f"{what} must have one type each:", *lines, remedy]))
 
 
+def users_part(adapt: Adapter | None, carry: TreeDef) -> TreeDef:
+    """Of a loop's carry what is the user's: what an adapter adds stands before it."""
+    if adapt is None or not carry.num_leaves:
+        return carry
+    return trees.structure(carry.unflatten(range(carry.num_leaves))[-1])
+
+
 def require_carry(where: str, tree: TreeDef, types: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> None:
-    """A `TypeError` unless a loop's carry comes back with the types it goes in with."""
+    """A `TypeError` unless a loop's carry, or the part of it that the tree is of, keeps its types."""
+    added = len(types) - tree.num_leaves
+    types, outs = types[added:], outs[added:]
     fits = [joined((a, b)) == a for a, b in zip(types, outs, strict=True)]
     remedy = "Convert or broadcast it, so that it keeps its type from step to step."
     require_types(f"{where}: the carry", tree, ("going in", types), ("coming out", outs), fits, remedy)

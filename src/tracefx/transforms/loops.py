@@ -19,7 +19,15 @@ from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, differ_in_structure, fitted, require_carry, trace_body, with_outs
+from tracefx.transforms.bodies import (
+    Adapter,
+    differ_in_structure,
+    fitted,
+    require_carry,
+    trace_body,
+    users_part,
+    with_outs,
+)
 from tracefx.transforms.scans import steps
 
 T = TypeVar("T")
@@ -62,7 +70,10 @@ class _Within:
     def __call__(self, cond_fun: Callable[..., Any]) -> Callable[..., Any]:
         def goes(carry: tuple[Any, Any]) -> Any:
             steps, val = carry
-            return bitwise_and(lt(steps, self.max_steps), cond_fun(val))
+            asked = cond_fun(val)
+            if not is_arraylike(asked) or as_value(asked).aval.strong() != TRUTH:
+                return asked  # which is refused
+            return bitwise_and(lt(steps, self.max_steps), asked)
 
         return goes
 
@@ -108,14 +119,15 @@ def _repeat(
     while True:
         body = trace_body(where, body_fun, in_tree, types, body_adapt)
         if body.out_tree != tree:
-            differ_in_structure(f"{where}: the carry", ("going in", tree), ("coming out", body.out_tree))
+            parts = [users_part(body_adapt, t) for t in (tree, body.out_tree)]
+            differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
         settled = fitted(types, body.jaxpr.out_avals)
         if settled == list(types):
             break
         types = settled
     if types is not start:
         carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-    require_carry(where, tree, types, body.jaxpr.out_avals)
+    require_carry(where, users_part(body_adapt, tree), types, body.jaxpr.out_avals)
     going = trace_body(where, cond_fun, in_tree, types, cond_adapt)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
         given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))

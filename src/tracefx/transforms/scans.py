@@ -16,7 +16,15 @@ from tracefx.core.values import Value
 from tracefx.ops.basis import reshape, retyped
 from tracefx.ops.shape import concatenate, stack
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, differ_in_structure, fitted, require_carry, trace_body, with_outs
+from tracefx.transforms.bodies import (
+    Adapter,
+    differ_in_structure,
+    fitted,
+    require_carry,
+    trace_body,
+    users_part,
+    with_outs,
+)
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
@@ -85,7 +93,7 @@ def steps(
     types: Sequence[ShapedArray] = start
     while True:
         traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
-        last, ys = _pair(where, traced, carry_tree)
+        last, ys = _pair(where, adapt, traced, carry_tree)
         outs = traced.jaxpr.out_avals
         settled = fitted(types, outs[:m])
         if settled == list(types):
@@ -93,7 +101,7 @@ def steps(
         types = settled
     if types is not start:
         carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-    require_carry(where, carry_tree, types, outs[:m])
+    require_carry(where, users_part(adapt, carry_tree), types, outs[:m])
     step = with_outs(traced.jaxpr, [*types, *outs[m:]])
     key = ("scan", m, n, reverse, rounds, checkpoint)
     op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))
@@ -194,14 +202,15 @@ def _unroll(where: str, unroll: int | bool, length: int) -> int:
     return unroll
 
 
-def _pair(where: str, traced: Trace, carry_tree: TreeDef) -> tuple[TreeDef, TreeDef]:
+def _pair(where: str, adapt: Adapter | None, traced: Trace, carry_tree: TreeDef) -> tuple[TreeDef, TreeDef]:
     """The structures of the carry and of the results that the function gives."""
     out = _skeleton(traced.out_tree)
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"{where}: the function must give a pair (carry, result), got {traced.out_tree}")
     last, ys = [trees.structure(part) for part in out]
     if last != carry_tree:
-        differ_in_structure(f"{where}: the carry", ("going in", carry_tree), ("coming out", last))
+        parts = [users_part(adapt, t) for t in (carry_tree, last)]
+        differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
     return last, ys
 
 
