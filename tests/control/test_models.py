@@ -15,6 +15,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.models import MODELS, Moments
+from tests.transforms.oracle import agree
 
 # JAX's registry is enough: types that it knows are nodes of trees here too.
 jax.tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
@@ -89,7 +90,24 @@ def test_derivatives(name: str) -> None:
     compared(derivatives, model, unrolled(model) if name in UNROLLED else model)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "synchronized"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lstm",
+        "clipped_and_straight",
+        "adaptive",
+        "collisions",
+        "metropolis",
+        "fixed_point",
+        "equilibrium",
+        "conjugate_gradients",
+        "newton",
+        "beam",
+        "edit_distance",
+        "moments",
+        "powers",
+    ],
+)
 def test_gradients_by_example(name: str) -> None:
     compared(gradients_by_example, MODELS[name], MODELS[name])
 
@@ -213,3 +231,35 @@ def test_where_structures_differ() -> None:
     told = asked(fx.lax.cond, True, lambda: (None, 1.0), lambda: (1.0, 1.0))
     assert "The first difference is at [0]:" in told
     assert "cond_fun must give a boolean scalar, got i32[]" in asked(fx.lax.while_loop, lambda x: x, lambda x: x, 3)
+
+
+# ------------------------------------------------------------------ how often functions are traced
+
+
+def test_bodies_in_bodies_are_traced_once() -> None:
+    """The first carry is a Python number, and the next one is none."""
+    xs = np.ones(2, np.float32)
+
+    def case(lib: Any, np_: Any) -> tuple[int, Any]:
+        traced = 0
+
+        def nested(depth: int, y: Any) -> Any:
+            nonlocal traced
+            if depth == 0:
+                traced += 1
+                return np_.sin(y)
+
+            def loop(i: Any, state: Any) -> Any:
+                return state[0] + nested(depth - 1, y), state[1] * 2
+
+            def step(total: Any, x: Any) -> Any:
+                return total + lib.lax.fori_loop(0, 2, loop, (0.0, 1.0))[0] * x, total * 2
+
+            total, totals = lib.lax.scan(step, 0.0, xs)
+            return total + np_.sum(totals)
+
+        out = lib.jit(lambda y: nested(2, y))(np.float32(0.5))
+        return traced, out
+
+    agree(case)
+    assert case(fx, fnp)[0] == 1

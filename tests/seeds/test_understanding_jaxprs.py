@@ -49,7 +49,7 @@ def without_retyping(text: str) -> str:
     """The text without conversions to the dtype that a value has already, variables named anew, in one line."""
     text = " ".join(text.split())
     types = dict(re.findall(r"\b([a-z]+):(\w+)\[", text))
-    conversion = r"\b([a-z]+):(\w+)\[[\d,]*\] = convert_element_type\[new_dtype=\w+ weak_type=False\] ([a-z]+) "
+    conversion = r"\b([a-z]+):(\w+)\[[\d,]*\] = convert_element_type\[new_dtype=\w+ weak_type=\w+\] ([a-z]+) "
     for found in re.finditer(conversion, text):
         new, dtype, old = found.groups()
         if types[old] == dtype:

@@ -15,6 +15,7 @@ from tracefx.core.bounds import keep
 from tracefx.core.errors import TypePromotionError
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
+from tracefx.core.passes import renumber
 from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import Value
 from tracefx.ops.basis import ConvertElementType, retyped
@@ -56,6 +57,40 @@ def trace_body(
     return keep(traces, key, made, KINDS) if keepable(made) else made
 
 
+def trace_step(
+    where: str,
+    f: Callable[..., Any],
+    in_tree: TreeDef,
+    carry: Sequence[Value],
+    tree: TreeDef,
+    slices: Sequence[ShapedArray],
+    carry_out: Callable[[Trace], TreeDef],
+    adapt: Adapter | None = None,
+) -> tuple[Trace, Jaxpr, list[Value]]:
+    """The trace of a loop's body, its program, and the first carry, all carries having the types that steps keep.
+
+    The arguments' leaves are the carry, of structure `tree`, and slices; `carry_out` gives the structure of the carry
+    among the results. Where a Python number gives way to another dtype, the body is traced again with that. Where it
+    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again.
+    """
+    n = len(carry)
+    types = [c.aval for c in carry]
+    while True:
+        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
+        if (out := carry_out(traced)) != tree:
+            parts = [users_part(adapt, t) for t in (tree, out)]
+            differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
+        outs = traced.jaxpr.out_avals
+        settled = fitted(types, outs[:n])
+        if all(a.dtype == b.dtype for a, b in zip(types, settled, strict=True)):
+            break
+        types = settled
+    require_carry(where, users_part(adapt, tree), settled, outs[:n])
+    consts = [c.aval for c in traced.consts]
+    step = with_outs(with_ins(traced.jaxpr, [*consts, *settled, *slices]), [*settled, *outs[n:]])
+    return traced, step, [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, settled, strict=True)]
+
+
 def common_consts(traced: Sequence[Trace]) -> tuple[list[Jaxpr], list[Value]]:
     """Programs that all take what any of the functions closed over, and these values; one closed over twice is one."""
     consts: dict[int, Value] = {id(c): c for t in traced for c in t.consts}
@@ -73,6 +108,36 @@ def common_consts(traced: Sequence[Trace]) -> tuple[list[Jaxpr], list[Value]]:
 
 def _kept(jaxpr: Jaxpr, inputs: tuple[int | ShapedArray, ...]) -> Jaxpr:
     return jaxpr.memo.get(("rearranged", inputs), lambda: rearranged(jaxpr, inputs))
+
+
+def with_ins(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
+    """The program, its inputs converted from these types."""
+    given = tuple(avals)
+    if jaxpr.in_avals == given:
+        return jaxpr
+    return jaxpr.memo.get(("with ins", given), lambda: _with_ins(jaxpr, given))
+
+
+def _with_ins(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+    indices = itertools.count(jaxpr.var_count)
+    invars = [v if v.aval == aval else Var(next(indices), aval) for v, aval in zip(jaxpr.invars, avals, strict=True)]
+    given: dict[Atom, Var] = {v: new for v, new in zip(jaxpr.invars, invars, strict=True) if v is not new}
+    same: dict[Atom, Var] = {}  # what the program converts to the type that is given
+    eqns = []
+    for eqn in jaxpr.eqns:
+        new = given.get(eqn.inputs[0]) if isinstance(eqn.prim, ConvertElementType) else None
+        if new is not None and new.aval == eqn.outs[0].aval:
+            same[eqn.outs[0]] = new
+        else:
+            eqns.append(evolve(eqn, inputs=tuple([same.get(a, a) for a in eqn.inputs])))
+    outs = tuple([same.get(a, a) for a in jaxpr.outs])
+    read = {a for eqn in eqns for a in eqn.inputs}.union(outs)
+    back = [
+        Eqn(ConvertElementType(v.aval.dtype, v.aval.weak_type), (new,), (v,))
+        for v, new in zip(jaxpr.invars, invars, strict=True)
+        if v is not new and v in read
+    ]
+    return renumber(evolve(jaxpr, invars=tuple(invars), eqns=(*back, *eqns), outs=outs))
 
 
 def with_outs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:

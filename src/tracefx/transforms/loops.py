@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast, final
 
 from attrs import frozen
@@ -10,7 +10,6 @@ from attrs import frozen
 from tracefx.control.while_loop import TRUTH, While
 from tracefx.core import dtypes, promotion, trees
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value, to_numpy
@@ -19,15 +18,7 @@ from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import (
-    Adapter,
-    differ_in_structure,
-    fitted,
-    require_carry,
-    trace_body,
-    users_part,
-    with_outs,
-)
+from tracefx.transforms.bodies import Adapter, trace_body, trace_step
 from tracefx.transforms.scans import steps
 
 T = TypeVar("T")
@@ -114,25 +105,11 @@ def _repeat(
             return init
         carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    start = [c.aval for c in carry]
-    types: Sequence[ShapedArray] = start
-    while True:
-        body = trace_body(where, body_fun, in_tree, types, body_adapt)
-        if body.out_tree != tree:
-            parts = [users_part(body_adapt, t) for t in (tree, body.out_tree)]
-            differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
-        settled = fitted(types, body.jaxpr.out_avals)
-        if settled == list(types):
-            break
-        types = settled
-    if types is not start:
-        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-    require_carry(where, users_part(body_adapt, tree), types, body.jaxpr.out_avals)
-    going = trace_body(where, cond_fun, in_tree, types, cond_adapt)
+    body, step, carry = trace_step(where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt)
+    going = trace_body(where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt)
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
         given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))
         raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {given}")
-    step = with_outs(body.jaxpr, types)
     asked, done = len(going.consts), len(body.consts)
     key = ("while", id(going.jaxpr), asked, done, max_steps)
     op = step.memo.get(key, lambda: While(step, done, going.jaxpr, asked, max_steps))

@@ -8,23 +8,14 @@ from typing import Any, Final, Literal, TypeVar, cast
 from tracefx.control.scan import Scan
 from tracefx.core import trees
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import Value
-from tracefx.ops.basis import reshape, retyped
+from tracefx.ops.basis import reshape
 from tracefx.ops.shape import concatenate, stack
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import (
-    Adapter,
-    differ_in_structure,
-    fitted,
-    require_carry,
-    trace_body,
-    users_part,
-    with_outs,
-)
+from tracefx.transforms.bodies import Adapter, trace_step
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
@@ -89,24 +80,13 @@ def steps(
         return _stepwise(body, init, arrays, xs_tree, n, reverse, where)
     slices = [a.aval.without_axis(0) for a in arrays]
     in_tree = trees.structure(((_skeleton(carry_tree), _skeleton(xs_tree)), {}))
-    m, start = len(carry), [c.aval for c in carry]
-    types: Sequence[ShapedArray] = start
-    while True:
-        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
-        last, ys = _pair(where, adapt, traced, carry_tree)
-        outs = traced.jaxpr.out_avals
-        settled = fitted(types, outs[:m])
-        if settled == list(types):
-            break
-        types = settled
-    if types is not start:
-        carry = [retyped(c, a.dtype, a.weak_type) for c, a in zip(carry, types, strict=True)]
-    require_carry(where, users_part(adapt, carry_tree), types, outs[:m])
-    step = with_outs(traced.jaxpr, [*types, *outs[m:]])
+    m = len(carry)
+    traced, step, carry = trace_step(where, f, in_tree, carry, carry_tree, slices, lambda t: _pair(where, t)[0], adapt)
+    ys = _pair(where, traced)[1]
     key = ("scan", m, n, reverse, rounds, checkpoint)
     op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))
     results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
-    return last.unflatten(results[:m]), ys.unflatten(results[m:])
+    return carry_tree.unflatten(results[:m]), ys.unflatten(results[m:])
 
 
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
@@ -202,16 +182,13 @@ def _unroll(where: str, unroll: int | bool, length: int) -> int:
     return unroll
 
 
-def _pair(where: str, adapt: Adapter | None, traced: Trace, carry_tree: TreeDef) -> tuple[TreeDef, TreeDef]:
+def _pair(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:
     """The structures of the carry and of the results that the function gives."""
     out = _skeleton(traced.out_tree)
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"{where}: the function must give a pair (carry, result), got {traced.out_tree}")
-    last, ys = [trees.structure(part) for part in out]
-    if last != carry_tree:
-        parts = [users_part(adapt, t) for t in (carry_tree, last)]
-        differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
-    return last, ys
+    carry, results = out
+    return trees.structure(carry), trees.structure(results)
 
 
 def _stepwise(
