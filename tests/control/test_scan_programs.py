@@ -10,6 +10,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.everything import normal
+from tests.transforms.oracle import agree
 from tracefx.control.scan import Scan
 from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr
 from tracefx.core.passes import dce
@@ -81,6 +82,34 @@ def test_a_batch_of_states_is_contracted_too() -> None:
     (_, _), (loop, backwards) = scans(gradient)
     assert shapes(backwards)[1] == [(2, 4)]
     assert "dot_general" in [eqn.prim.name for eqn in gradient.eqns[gradient.eqns.index(loop) :]]
+
+
+def packed(np_: Any, w: Any, h: Any, x: Any) -> Any:
+    return np_.tanh(h @ w[:4] + x @ w[4:8])
+
+
+def in_gates(np_: Any, w: Any, h: Any, x: Any) -> Any:
+    a, b = np_.split(w[:4], 2, 1)
+    return np_.concatenate([np_.tanh(h @ a), np_.sin(h @ b)], -1) + x
+
+
+def with_a_bias(np_: Any, w: Any, h: Any, x: Any) -> Any:
+    return np_.tanh(h @ w[1:5] + x * w[0])
+
+
+@pytest.mark.parametrize("layer", [packed, in_gates, with_a_bias])
+def test_slices_of_a_weight_are_contracted_after_the_loop(layer: Callable[..., Any]) -> None:
+    def made(lib: Any, np_: Any) -> Any:
+        def loss(w: Any, h: Any, xs: Any) -> Any:
+            return lib.lax.scan(lambda h, x: (layer(np_, w, h, x), None), h, xs)[0].sum()
+
+        return lib.grad(loss)
+
+    args = normal(8, 4), normal(2, 4), normal(3, 2, 4)
+    loop, backwards = scans(program(made(fx, fnp), *args))[-1]
+    assert shapes(backwards)[1] == [(2, 4)]
+    assert all(aval.shape[1:] != (8, 4) for aval in [out.aval for out in loop.outs])
+    agree(lambda lib, np_: (made(lib, np_)(*args), lib.jit(made(lib, np_))(*args)))
 
 
 def test_what_no_contraction_gives_is_summed_in_the_loop() -> None:

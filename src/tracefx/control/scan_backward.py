@@ -2,7 +2,8 @@
 
 The cotangent of a constant is a sum over all steps. Where each term is a contraction (a weight's is, of what came in
 and what came back), the sum is one larger contraction over the steps too: it is taken after the loop, from what the
-steps saw, stacked, instead of reading and writing the whole sum in every step.
+steps saw, stacked, instead of reading and writing the whole sum in every step. So is the sum that such contractions
+are parts of, where steps use slices of a weight.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.literal import Literal
 from tracefx.core.passes import dce
 from tracefx.core.values import Value
 from tracefx.handlers.derived import Consts, Mask, transpose_jaxpr
 from tracefx.handlers.stage import stage
 from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, Transpose, fit, reduce_sum, reshape
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cutting import Pad
 from tracefx.ops.elementwise import Add, add_tangents
+from tracefx.ops.shape import Concatenate
 
 
 @final
@@ -144,7 +148,8 @@ class _Tails:
                 self.stacks.append(a)
         return True
 
-    def _operands(self, atom: Atom, found: list[Atom]) -> bool:
+    def _operands(self, atom: Atom, found: list[Atom], whole: int = 0) -> bool:
+        """Whether the sum of an atom, which may be part of `whole` elements, is taken from stacks; note of which."""
         if atom in self.stacks or atom in self.array_of:
             found.append(atom)  # it is there anyway
             return True
@@ -158,11 +163,18 @@ class _Tails:
         if isinstance(prim, Transpose | Reshape) or (
             isinstance(prim, ConvertElementType) and dtypes.is_inexact(eqn.inputs[0].aval.dtype)
         ):
-            return self._operands(eqn.inputs[0], found)
+            return self._operands(eqn.inputs[0], found, whole)
+        if isinstance(prim, Pad) and _is_zero(eqn.inputs[1]):
+            return self._operands(eqn.inputs[0], found, max(whole, atom.aval.size))
+        if isinstance(prim, Concatenate):
+            return all(self._operands(x, found, max(whole, atom.aval.size)) for x in eqn.inputs)
         if isinstance(prim, Add):
-            return all(self._operands(x, found) for x in eqn.inputs)
+            return all(self._operands(x, found, whole) for x in eqn.inputs)
         if isinstance(prim, ReduceSum) and (eqn.inputs[0] in self.stacks or eqn.inputs[0] in self.array_of):
             found.append(eqn.inputs[0])
+            return True
+        if 2 * atom.aval.size <= whole and atom in self.varying:
+            found.append(atom)
             return True
         return False
 
@@ -188,7 +200,13 @@ class _Tails:
             return _over_steps(prim, *[env[x] for x in eqn.inputs])
         if isinstance(prim, ReduceSum):
             return reduce_sum(env[eqn.inputs[0]], (0, *[axis + 1 for axis in prim.axes]))
+        if isinstance(prim, Pad):
+            return bind1(prim, self._total(eqn.inputs[0], env), eqn.inputs[1])  # type: ignore[arg-type]  # a literal
         return bind1(prim, *[self._total(x, env) for x in eqn.inputs])
+
+
+def _is_zero(x: Atom) -> bool:
+    return isinstance(x, Literal) and not x.val
 
 
 def _over_steps(dot: DotGeneral, lhs: Value, rhs: Value) -> Value:
