@@ -26,7 +26,7 @@ test:
 	@$(MAKE) --no-print-directory unit
 
 laws: $(VENV)/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits
