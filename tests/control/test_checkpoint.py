@@ -295,32 +295,39 @@ STEPS: Final = 1024
 WIDE: Final = np.eye(16, dtype=np.float32)
 
 
-def chain(**options: Any) -> Any:
+def chain(length: int = STEPS, **options: Any) -> Any:
     def f(w: Any) -> Any:
         h = fnp.ones((16, 16), np.float32)
-        return lax.scan(lambda h, _: (fnp.tanh(fnp.sin(h @ w)), None), h, None, length=STEPS, **options)[0].sum()
+        return lax.scan(lambda h, _: (fnp.tanh(fnp.sin(h @ w)), None), h, None, length=length, **options)[0].sum()
 
     return f
 
 
-def test_memory_of_long_scans() -> None:
-    """A step leaves about two carries: 1024 steps of them plain; 32 + 32, or 5 levels of 4, in pieces."""
-    plain = temporary(chain(), WIDE)
-    assert plain > STEPS * WIDE.nbytes
-    assert temporary(chain(checkpoint=32), WIDE) < plain / 8
-    assert temporary(chain(checkpoint="binomial"), WIDE) < plain / 20
-
-
-def test_memory_of_bounded_loops() -> None:
+def bounded(length: int = STEPS) -> Any:
     def f(w: Any) -> Any:
         h = fnp.ones((16, 16), np.float32)
 
         def step(c: Any) -> Any:
             return c[0] + 1, fnp.tanh(fnp.sin(c[1] @ w))
 
-        return lax.while_loop(lambda c: c[0] < 1000, step, (0, h), max_steps=STEPS)[1].sum()
+        return lax.while_loop(lambda c: c[0] < length - 1, step, (0, h), max_steps=length)[1].sum()
 
-    assert temporary(f, WIDE) < temporary(chain(), WIDE) / 8
+    return f
+
+
+def test_memory_of_long_scans() -> None:
+    """A step leaves about two carries: 1024 steps of them plain; 32 + 32, or 5 levels of 4, in pieces."""
+    plain, tree = temporary(chain(), WIDE), temporary(chain(checkpoint="binomial"), WIDE)
+    assert plain > STEPS * WIDE.nbytes
+    assert temporary(chain(checkpoint=32), WIDE) < plain / 8
+    assert tree < plain / 20
+    assert temporary(chain(4 * STEPS, checkpoint="binomial"), WIDE) < 1.5 * tree
+
+
+def test_memory_of_bounded_loops() -> None:
+    short = temporary(bounded(), WIDE)
+    assert short < 2 * STEPS * WIDE.nbytes / 8
+    assert temporary(bounded(4 * STEPS), WIDE) < 2.5 * short  # it grows with the square root
 
 
 def test_memory_of_checkpointed_steps() -> None:
