@@ -177,7 +177,7 @@ def around_cond(lib: Any, np_: Any, **options: Any) -> Any:
     return lib.checkpoint(f, **options)
 
 
-@pytest.mark.parametrize("policy", ["none", "dots_saveable", "save_only_these_names", "everything_saveable"])
+@pytest.mark.parametrize("policy", ["none", "dots_saveable", "save_only_these_names"])
 @pytest.mark.parametrize("place", [in_scan, around_scan, around_cond])
 def test_loops_and_branches(place: Any, policy: str) -> None:
     def made(lib: Any, np_: Any) -> Any:

@@ -203,6 +203,41 @@ def test_linear_transpose() -> None:
     agree(case)
 
 
+# ------------------------------------------------------------------ platform_dependent
+
+
+def on_platforms(lib: Any, np_: Any) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.platform_dependent(
+            x, x, cpu=lambda x, y: {"a": np_.sin(x) * y}, tpu=lambda x, y: {"a": x}, default=lambda x, y: {"a": y}
+        )
+
+    return f
+
+
+def test_platform_dependent() -> None:
+    agrees(on_platforms, (X,), [(0,), (1,)], eager=True)
+    agree(lambda lib, np_: lib.lax.platform_dependent(X, cpu=lambda x: x * 2))
+    agree(lambda lib, np_: lib.jit(lambda x: lib.lax.platform_dependent(x, default=lambda x: x * 2))(X))
+    with fx.disable_jit():
+        same(on_platforms(fx, fnp)(X), on_platforms(jax, jnp)(X))
+    sound(on_platforms(fx, fnp), X)
+
+    def loss(x: Any) -> Any:
+        return on_platforms(fx, fnp)(x)["a"].sum()
+
+    sound(fx.grad(loss), X)
+
+
+def test_platforms_that_are_missing_or_disagree() -> None:
+    for lib in (fx, jax):
+        with pytest.raises(NotImplementedError):
+            lib.lax.platform_dependent(X, tpu=lambda x: x)
+    text = message(lambda: lax.platform_dependent(X, cpu=lambda x: x, default=lambda x: x[0]))
+    assert text.startswith("platform_dependent: the results must have one type each:")
+    assert "f32[2]" in text
+
+
 # ------------------------------------------------------------------ programs
 
 
