@@ -71,6 +71,7 @@ def halves(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> Halve
 
 
 def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves:
+    """Where the second half finds each of the residuals: in arrays that are there, in what is shared, or kept."""
     n_extra, n_consts, n_carry = len(split.consts), consts.count(False), carry.count(False)
     n_known = split.out_unknown.count(False)  # outputs of the known half that are not kept for the other
     shared = _shared(split.known, n_extra + n_consts, n_known)
@@ -80,7 +81,8 @@ def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves
     late_slices: list[tuple[int, int]] = []
     late_results: list[tuple[int, int]] = []
     invariants: list[tuple[int, int]] = []
-    kept: list[tuple[int, int]] = []  # (output of the known half, or the input handed over, negative), residual
+    carries_kept: list[tuple[int, int]] = []
+    outs_kept: list[tuple[int, int]] = []
     fresh = iter(range(n_known, len(split.known.outs)))
     for residual, place in enumerate(split.forwarded):
         if place is None:
@@ -91,19 +93,18 @@ def _planned(split: Unzipped, consts: Mask, carry: Mask, slices: Mask) -> Halves
             elif same is not None:
                 late_results.append((same, residual))
             else:
-                kept.append((out, residual))
+                outs_kept.append((out, residual))
         elif place < n_consts:
             late_consts.append((place, residual))
         elif place < n_consts + n_carry:
-            kept.append((-1 - place, residual))
+            carries_kept.append((place, residual))
         else:
             late_slices.append((place - n_consts - n_carry, residual))
 
     known = split.known
-    handed = [known.invars[n_extra - 1 - out] for out, _ in kept if out < 0]
-    computed = [known.outs[out] for out, _ in kept if out >= 0]
-    kept = [k for k in kept if k[0] < 0] + [k for k in kept if k[0] >= 0]
-    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *handed, *computed))
+    kept = carries_kept + outs_kept
+    given = [known.invars[n_extra + place] for place, _ in carries_kept] + [known.outs[out] for out, _ in outs_kept]
+    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *given))
     mask = tuple([any(out == i for out, _ in invariants) for i in range(len(known.outs))])
     invariant, used = prune(_of_values(known), mask)
 

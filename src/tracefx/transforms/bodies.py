@@ -169,7 +169,7 @@ def _with_outs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 # ------------------------------------------------------------------ types that have to agree
 
 
-def joined(avals: Sequence[ShapedArray]) -> ShapedArray | None:
+def common_type(avals: Sequence[ShapedArray]) -> ShapedArray | None:
     """The type that values of these types share, weak if all of them are; `None` if there is none."""
     first = avals[0]
     if any(a.shape != first.shape or a.dtype != first.dtype for a in avals):
@@ -246,6 +246,6 @@ def require_carry(where: str, tree: TreeDef, types: Sequence[ShapedArray], outs:
     """A `TypeError` unless a loop's carry, or the part of it that the tree is of, keeps its types."""
     added = len(types) - tree.num_leaves
     types, outs = types[added:], outs[added:]
-    fits = [joined((a, b)) == a for a, b in zip(types, outs, strict=True)]
+    fits = [common_type((a, b)) == a for a, b in zip(types, outs, strict=True)]
     remedy = "Convert or broadcast it, so that it keeps its type from step to step."
     require_types(f"{where}: the carry", tree, ("going in", types), ("coming out", outs), fits, remedy)

@@ -19,7 +19,14 @@ from tracefx.ops.basis import convert_element_type
 from tracefx.ops.comparison import ne
 from tracefx.ops.selection import clamp
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import common_consts, differ_in_structure, joined, require_types, trace_body, with_outs
+from tracefx.transforms.bodies import (
+    common_consts,
+    common_type,
+    differ_in_structure,
+    require_types,
+    trace_body,
+    with_outs,
+)
 from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
@@ -139,7 +146,7 @@ def _branch(
     avals = [v.aval for v in values]
     traced = [trace_body(what, f, in_tree, avals) for f in functions]
     _require_agreement(what, functions, names, traced)
-    types = [joined(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
+    types = [common_type(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
     bodies, consts = common_consts(traced)
     fitted = tuple([with_outs(body, types) for body in bodies])
     key = ("cond", *map(id, fitted))  # which the operation that is kept keeps alive
@@ -156,7 +163,7 @@ def _require_agreement(
         if t.out_tree != first.out_tree:
             differ_in_structure(f"{what}: the results", (label, t.out_tree), (labels[0], first.out_tree))
         ours, theirs = t.jaxpr.out_avals, first.jaxpr.out_avals
-        fits = [joined(pair) is not None for pair in zip(ours, theirs, strict=True)]
+        fits = [common_type(pair) is not None for pair in zip(ours, theirs, strict=True)]
         remedy = "Convert or broadcast them, so that every function gives the same types."
         require_types(f"{what}: the results", t.out_tree, (label, ours), (labels[0], theirs), fits, remedy)
 

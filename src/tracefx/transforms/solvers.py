@@ -15,8 +15,7 @@ from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
 from tracefx.ops.arithmetic import neg
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import differ_in_structure, require_types, with_outs
-from tracefx.transforms.bodies import joined as joined_type
+from tracefx.transforms.bodies import common_type, differ_in_structure, require_types, with_outs
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.differentiation import cotangent, jvp, linear_transpose
 from tracefx.transforms.tracing import Trace, trace
@@ -96,7 +95,7 @@ def _traced(
     n = len(avals)
     if out != tree:
         differ_in_structure(f"{where}: b and the result of {name}", ("b", tree), (name, out))
-    fits = [joined_type(pair) is not None for pair in zip(avals, outs, strict=False)]
+    fits = [common_type(pair) is not None for pair in zip(avals, outs, strict=False)]
     remedy = "Convert the result, so that it has the type of the right-hand side."
     require_types(f"{where}: b and the result of {name}", tree, ("b", avals), (name, outs[:n]), fits, remedy)
     return Trace(with_outs(traced.jaxpr, [*avals, *outs[n:]]), traced.consts, traced.out_tree, traced.name)
