@@ -200,6 +200,9 @@ def test_what_is_traced_has_its_name() -> None:
     assert "which while_loop of step traces" in asked(lambda: while_loop(lambda v: v < 3, step, 1.0))
     assert "which map of step traces" in asked(fx.lax.map, step, np.ones(3))
     assert "the argument `value` of step" in asked(fx.lax.map, step, np.ones(3))
+    told = asked(fx.jit(lambda n: fx.lax.scan(lambda c, x: (c, x), 0.0, None, length=n)), 3)
+    assert "length must be known when the program is traced, got StageTracer(i32[]). It is the argument `n`" in told
+    assert "use fori_loop or while_loop" in told
     assert "which cond traces" in asked(fx.lax.cond, True, step, step, 1.0)
     assert "which checkpoint traces" in asked(fx.checkpoint(step), 1.0)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 from tracefx.control.scan import Scan
 from tracefx.core import trees
 from tracefx.core.array import Array
+from tracefx.core.errors import TracerIntegerConversionError
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
@@ -166,7 +167,14 @@ def _length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> 
         if not sizes:
             raise ValueError(f"{where}: there are no arrays in xs, so length must say how many steps to take")
         return next(iter(sizes.values()))
-    n = length.__index__()
+    try:
+        n = length.__index__()
+    except TracerIntegerConversionError as error:
+        raise TracerIntegerConversionError(
+            f"{where}: length must be known when the program is traced, got {length}. {error.detail}For a number of "
+            "steps that is known only when the program runs use fori_loop or while_loop",
+            error.detail,
+        ) from error
     if n < 0 or any(size != n for size in sizes.values()):
         raise ValueError(
             f"{where}: length is {n}, but {told}" if told else f"{where}: length must not be negative: {n}"
