@@ -421,6 +421,9 @@ def test_predicates_that_are_none() -> None:
     assert message(lambda: lax.switch(1.0, [left], 1.0)) == (
         "switch: the index must be an integer scalar, got one of type f32[]"
     )
+    assert message(lambda: lax.switch(0, left, 1.0)).startswith(
+        "switch takes a sequence of functions, got <function left"
+    )
     assert "one of type i32[2]" in message(lambda: lax.switch(np.array([0, 1], np.int32), [left], 1.0))
     for lib in (fx, jax):
         with pytest.raises(TypeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast, final, overload
 
 import numpy as np
@@ -116,6 +116,8 @@ def switch(  # type: ignore[misc]  # P.kwargs, which is empty, may not be left o
     >>> switch(7, [lambda x: x, lambda x: x + 1.0, lambda x: x * 2.0], 3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    if not isinstance(branches, Iterable):
+        raise TypeError(f"switch takes a sequence of functions, got {branches!r} of type {type(branches).__name__}")
     functions = list(branches)
     for f in functions:
         require_callable("switch", f)
