@@ -266,3 +266,16 @@ def test_bodies_in_bodies_are_traced_once() -> None:
 
     agree(case)
     assert case(fx, fnp)[0] == 1
+
+
+def test_what_all_functions_of_a_solve_close_over_is_one_operand() -> None:
+    matrix = np.diag([2.0, 4.0])
+
+    def f(matrix: Any, b: Any) -> Any:
+        def solve(matvec: Any, b: Any) -> Any:
+            return fx.lax.fori_loop(0, 9, lambda _, x: x + 0.3 * (b - matvec(x)), b)
+
+        return fx.lax.custom_linear_solve(lambda x: matrix @ x, b, solve, symmetric=True)
+
+    (eqn,) = [e for e in fx.make_jaxpr(f)(matrix, np.ones(2)).eqns if e.prim.name == "custom_linear_solve"]
+    assert [str(a.aval) for a in eqn.inputs] == ["f32[2,2]", "f32[2]"]

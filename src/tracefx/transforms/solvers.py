@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tracefx.control.bodies import joined
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
@@ -15,7 +14,7 @@ from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
 from tracefx.ops.arithmetic import neg
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import common_type, differ_in_structure, require_types, with_outs
+from tracefx.transforms.bodies import common_consts, common_type, differ_in_structure, require_types, with_outs
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.differentiation import cotangent, jvp, linear_transpose
 from tracefx.transforms.tracing import Trace, trace
@@ -64,7 +63,7 @@ def custom_linear_solve(
             multiply if symmetric else _traced(where, "the transpose of matvec", vecmat, tree, avals, False),
             _solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, avals, has_aux)[0],
         ]
-    jaxprs, consts = joined([(t.jaxpr, t.consts) for t in parts])
+    jaxprs, consts = common_consts(parts)
     op = LinearSolve(len(consts), *jaxprs[:2], *(jaxprs[2:] or (None, None)))
     outs = to_arrays(bind(op, *consts, *values))
     x = tree.unflatten(outs[: len(values)])
@@ -140,7 +139,7 @@ def custom_root(
     avals = [v.aval for v in values]
     residual = _traced(where, "f", f, tree, avals, False)
     solver, aux = _solver(where, "solve", lambda x: solve(f, x), tree, avals, has_aux)
-    (f_jaxpr, solve_jaxpr), consts = joined([(t.jaxpr, t.consts) for t in (residual, solver)])
+    (f_jaxpr, solve_jaxpr), consts = common_consts([residual, solver])
     n = len(avals)
 
     def program(jaxpr: Jaxpr, consts: Sequence[Any], xs: Any) -> list[Any]:
