@@ -113,7 +113,7 @@ wrong: Any = fnp  # whose signatures these calls break
         (lambda x: wrong.repeat(x, [1, 2], 1), ValueError, "2 entries"),
         (lambda x: wrong.pad(x, -1), ValueError, "negative"),
         (lambda x: wrong.pad(x, (1, 2, 3)), ValueError, "pad_width"),
-        (lambda x: wrong.pad(x, 1, "empty"), ValueError, "'edge', .*got 'empty'"),
+        (lambda x: wrong.pad(x, 1, "median"), ValueError, "'edge', .*got 'median'"),
         (lambda x: wrong.tril(x[0]), ValueError, "two axes"),
         (lambda x: wrong.diag(x[None]), ValueError, "vector or a matrix"),
         (lambda x: wrong.matrix_transpose(x[0]), ValueError, "two axes"),
