@@ -251,7 +251,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> hypot(3, 4)
     Array(5., dtype=float32, weak_type=True)
     """
-    weak = [dtype_of(a, "hypot: argument")[1] for a in (x1, x2)]
+    weak = [dtype_of(a, f"hypot: {name}")[1] for name, a in (("x1", x1), ("x2", x2))]
     given = _reals("hypot", *all_inexact("hypot", x1, x2))
     x, y = [magnitude.abs(retyped(v, v.aval.dtype, all(weak))) for v in given]
     inf = like(x, math.inf)
