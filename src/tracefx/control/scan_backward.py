@@ -131,15 +131,19 @@ class _Tails:
         """The slices' arrays that are operands of contractions."""
         self.stacks: list[Atom] = []
         """What each step has to give for them beside."""
+        self.contractions = 0
+        """How many were found in what is looked at."""
 
     def contracts(self, atom: Atom) -> bool:
         """Whether the sum of these over the steps is taken from stacks, which are noted then."""
         found: list[Atom] = []
+        self.contractions = 0
         if not self._operands(atom, found):
             return False
         new = {a for a in found if a not in self.array_of and a not in self.stacks}
-        if sum(a.aval.size for a in new) > 2 * atom.aval.size:
-            return False  # stacking would move more than summing does
+        moved = sum(a.aval.size for a in new)
+        if moved > (2 * atom.aval.size if self.contractions else atom.aval.size // 4):
+            return False  # stacking would move more than summing does, or not enough less to be worth its kernels
         for a in dict.fromkeys(found):
             if a in self.array_of:
                 if self.array_of[a] not in self.arrays:
@@ -158,6 +162,7 @@ class _Tails:
             return False
         prim = eqn.prim
         if isinstance(prim, DotGeneral):
+            self.contractions += 1
             found += eqn.inputs
             return self.varying.issuperset(eqn.inputs)
         if isinstance(prim, Transpose | Reshape) or (
