@@ -13,39 +13,29 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import chosen, linear, merged, nonzero, present, spread
-from tracefx.control.custom_jvp import called
 from tracefx.control.functions import (
     NOWHERE,
     Flat,
     OutDims,
     Scope,
     body,
-    evaluated,
     made_from,
     mapped_function,
     pulled_back,
     within,
 )
+from tracefx.control.ruled import RuledCall, RuledProgram
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import is_inexact
-from tracefx.core.effects import Effects
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.handler import CURRENT, Handler, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
 from tracefx.core.primitive import (
-    Batchable,
-    Differentiable,
-    Expandable,
-    HoldsFunctions,
     Linear,
-    Lowerable,
     MappedAxis,
     Mapper,
-    Primitive,
     Tangent,
-    Transposable,
     Zero,
 )
 from tracefx.core.values import Value
@@ -60,21 +50,11 @@ BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Seque
 
 @final
 @frozen(eq=False)
-class CustomVmapCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+class CustomVmapCall(RuledCall):
     """A call of `fun`, which `rule` does for a whole batch."""
 
     name = "custom_vmap_call"
-    label: str
-    fun: Flat
     rule: BatchRule
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return self.fun(*args)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return evaluated(self.label, self.fun(*args))
 
     @override
     def within(self, enter: Callable[[Handler], Handler]) -> CustomVmapCall:
@@ -115,38 +95,13 @@ class CustomVmapCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 @final
 @frozen(eq=False)
-class CustomVmap(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+class CustomVmap(RuledProgram):
     """A call of `jaxpr`, which `rule` does for a whole batch."""
 
     name = "custom_vmap_call"
     label: str = field(metadata={"print": "name", "erased": True, "jax": False})
     jaxpr: Jaxpr = field(metadata={"print": "call"})
     rule: BatchRule = field(metadata={"erased": True})
-
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomVmap:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return called(self, self.label, self.jaxpr, avals)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -177,10 +132,6 @@ class CustomVmap(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposa
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         return _by_rule(self.rule, axis, args, dims)
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return builder.inline(self.jaxpr, operands)
 
 
 def _movable(outs: Sequence[Value]) -> Mask:

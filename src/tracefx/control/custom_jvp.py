@@ -11,37 +11,23 @@ from typing_extensions import override
 from tracefx.control.bodies import chosen
 from tracefx.control.functions import (
     NOWHERE,
-    Flat,
     OutDims,
     Rule,
     body,
-    evaluated,
     hosted_rule,
     made_from,
     mapped_function,
     mapped_rule,
-    transposed_call,
     typed,
     within,
 )
-from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import Effects
+from tracefx.control.ruled import RuledCall, RuledProgram
 from tracefx.core.handler import ROOT, Handler, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
-    Batchable,
-    Differentiable,
-    Expandable,
-    HoldsFunctions,
-    Linear,
-    Lowerable,
     MappedAxis,
     Mapper,
-    Primitive,
     Tangent,
-    Transposable,
 )
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value
@@ -51,22 +37,12 @@ from tracefx.handlers.derived import batch_jaxpr
 
 @final
 @frozen(eq=False)
-class CustomJVPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+class CustomJVPCall(RuledCall):
     """A call of `fun`, which `rule` differentiates."""
 
     name = "custom_jvp_call"
-    label: str
-    fun: Flat
     rule: Rule
     symbolic_zeros: bool = False
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return self.fun(*args)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return evaluated(self.label, self.fun(*args))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -95,14 +71,10 @@ class CustomJVPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 @final
 @frozen(eq=False)
-class CustomJVP(
-    Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Transposable, Batchable, Lowerable, ShownAsJax
-):
+class CustomJVP(RuledProgram, Prunable, ShownAsJax):
     """A call of `jaxpr`, which `rule` differentiates. The first `num_consts` operands have no derivative."""
 
     name = "custom_jvp_call"
-    label: str = field(metadata={"print": "name", "erased": True})
-    jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
     rule: Rule = field(metadata={"print": "jvp", "erased": True})
     num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
     symbolic_zeros: bool = field(default=False, metadata={"hide_default": True, "erased": True})
@@ -113,14 +85,6 @@ class CustomJVP(
         return params | {"symbolic_zeros": self.symbolic_zeros} | shown_count(self.num_consts)
 
     @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomJVP:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomJVP, tuple[bool, ...], tuple[bool, ...]]:
         """The operands stay: the rule may use what the function does not."""
         jaxpr = dce(self.jaxpr, used_outs)
@@ -129,31 +93,10 @@ class CustomJVP(
         rule = self.rule if all(used_outs) else _selected(self.rule, used_outs)
         return evolve(self, jaxpr=jaxpr, rule=rule), (True,) * len(jaxpr.invars), used_outs
 
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return called(self, self.label, self.jaxpr, avals)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
-
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = self.rule(primals, tangents)
         return typed(outs, self.jaxpr.out_avals), out_tangents
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        return transposed_call(self.jaxpr, cts, args)
 
     @override
     def batch(
@@ -171,10 +114,6 @@ class CustomJVP(
         )
         return bind(prim, *derived.consts, *args), derived.out_dims
 
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return builder.inline(self.jaxpr, operands)
-
 
 def _selected(rule: Rule, used: tuple[bool, ...]) -> Rule:
     """The rule for those of the outputs that are used."""
@@ -190,10 +129,3 @@ def _selected(rule: Rule, used: tuple[bool, ...]) -> Rule:
 def shown_count(num_consts: int) -> dict[str, object]:
     """JAX shows how many values were closed over if there are any."""
     return {"num_consts": num_consts} if num_consts else {}
-
-
-def called(prim: Primitive, label: str, jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> tuple[ShapedArray, ...]:
-    """The types of the outputs of a call."""
-    if tuple(avals) != jaxpr.in_avals:
-        raise TypeError(f"{prim.name} of {label} takes ({show_avals(jaxpr.in_avals)}), got ({show_avals(avals)})")
-    return jaxpr.out_avals

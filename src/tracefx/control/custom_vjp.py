@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import chosen, nonzero, present, spread
-from tracefx.control.custom_jvp import called, shown_count
+from tracefx.control.custom_jvp import shown_count
 from tracefx.control.functions import (
     NOWHERE,
     Dims,
@@ -23,26 +23,22 @@ from tracefx.control.functions import (
     mapped_function,
     may_close_over,
     program_of,
-    transposed_call,
     typed,
     within,
 )
+from tracefx.control.ruled import RuledCall, RuledProgram
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import float0
-from tracefx.core.effects import Effects
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
-    Batchable,
     Differentiable,
     Expandable,
     HoldsFunctions,
     Linear,
-    Lowerable,
     MappedAxis,
     Mapper,
     Primitive,
@@ -81,23 +77,13 @@ ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], Forward]
 
 @final
 @frozen(eq=False)
-class CustomVJPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+class CustomVJPCall(RuledCall):
     """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, to be shown."""
 
     name = "custom_vjp_call"
-    label: str
-    fun: Flat
     fwd: ForwardRule
     bwd: Callable[..., object]
     symbolic_zeros: bool = False
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return self.fun(*args)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return evaluated(self.label, self.fun(*args))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -127,14 +113,10 @@ class CustomVJPCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 @final
 @frozen(eq=False)
-class CustomVJP(
-    Primitive, CarriesJaxprs, Prunable, Expandable, Differentiable, Transposable, Batchable, Lowerable, ShownAsJax
-):
+class CustomVJP(RuledProgram, Prunable, ShownAsJax):
     """A call of `jaxpr`, which `fwd` differentiates. The first `num_consts` operands have no derivative."""
 
     name = "custom_vjp_call"
-    label: str = field(metadata={"print": "name", "erased": True})
-    jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
     fwd: ForwardRule = field(metadata={"erased": True})
     bwd: Callable[..., object] = field(metadata={"erased": True})
     num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
@@ -146,14 +128,6 @@ class CustomVJP(
         return params | {"symbolic_zeros": self.symbolic_zeros} | shown_count(self.num_consts)
 
     @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> CustomVJP:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomVJP, tuple[bool, ...], tuple[bool, ...]]:
         """The operands stay: the forward pass may use what the function does not."""
         jaxpr = dce(self.jaxpr, used_outs)
@@ -162,32 +136,11 @@ class CustomVJP(
         fwd = self.fwd if all(used_outs) else _selected(self.fwd, used_outs)
         return evolve(self, jaxpr=jaxpr, fwd=fwd), (True,) * len(jaxpr.invars), used_outs
 
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return called(self, self.label, self.jaxpr, avals)
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
-
-    @override
-    def expand(self, *args: Value) -> Sequence[Value]:
-        return eval_jaxpr(self.jaxpr, (), args)
-
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         forward = self.fwd(primals, nonzero(tangents))
         forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))
         return forward.outs, pushed(self.label, forward, tangents)
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        return transposed_call(self.jaxpr, cts, args)
 
     @override
     def batch(
@@ -204,10 +157,6 @@ class CustomVJP(
             num_consts=n + self.num_consts,
         )
         return bind(prim, *derived.consts, *args), derived.out_dims
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return builder.inline(self.jaxpr, operands)
 
 
 # ------------------------------------------------------------------ forward passes

@@ -50,6 +50,8 @@ ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
 )
 """What a fused loop over elements does for nothing."""
 
+STEPS: Final = 16  # for one residual: more are no longer cheaper than storing it
+
 
 def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
     """The halves without the residuals that arithmetic makes of the others.
@@ -66,9 +68,11 @@ def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
     dropped: set[Atom] = set()
     order = {v: i for i, eqn in enumerate(known.eqns) for v in eqn.outs}
     for v in sorted([r for r in residuals if r in makers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # makers has equations' outputs alone
-        steps = _steps(v, at_hand - {v}, makers)
-        if steps is not None:
-            at_hand.discard(v)
+        at_hand.discard(v)
+        steps = _steps(v, at_hand, makers)
+        if steps is None:
+            at_hand.add(v)
+        else:
             dropped.add(v)
             again.update(steps)
     if not dropped:
@@ -95,7 +99,7 @@ def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
 
 
 def _steps(atom: Atom, at_hand: Set[Atom], makers: dict[Var, Eqn]) -> dict[int, Eqn] | None:
-    """The equations that compute a value from what is at hand; `None` if arithmetic doesn't."""
+    """The equations that compute a value from what is at hand; `None` if a little arithmetic doesn't."""
     found: dict[int, Eqn] = {}
     todo: list[Atom] = [atom]
     while todo:
@@ -103,7 +107,7 @@ def _steps(atom: Atom, at_hand: Set[Atom], makers: dict[Var, Eqn]) -> dict[int, 
         if isinstance(a, Literal) or a in at_hand:
             continue
         eqn = makers.get(a)
-        if eqn is None:
+        if eqn is None or len(found) > STEPS:
             return None
         if id(eqn) not in found:
             found[id(eqn)] = eqn

@@ -351,12 +351,6 @@ def check_differentiable(
             f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)}; convert them, or "
             "pass allow_int=True to get gradients of dtype float0"
         )
-    if dtypes.is_complex(dtype) and not holomorphic and transform == "jacfwd":
-        # Backwards the gradient of a real number says all; forwards it takes two directions for each argument.
-        raise TypeError(
-            f"{where}: complex arguments need holomorphic=True, if the function is; otherwise use jacrev, or "
-            "differentiate with respect to real and imaginary parts"
-        )
 
 
 def scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:

@@ -258,6 +258,12 @@ def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], al
         flat, in_tree = flatten_values(dynamic, f"{transform} of {name_of(fun)}: the differentiated arguments")
         for v in flat:
             check_differentiable(transform, fun, v.aval.dtype, holomorphic, allow_int)
+            if dtypes.is_complex(v.aval.dtype) and not holomorphic and isinstance(made, JacFwd):
+                # Backwards the gradient of a real number says all; forwards an argument has two directions.
+                raise TypeError(
+                    f"{transform} of {name_of(fun)}: complex arguments need holomorphic=True, if the function is; "
+                    "otherwise use jacrev, or differentiate with respect to real and imaginary parts"
+                )
 
         def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
             given = in_tree.unflatten(to_arrays(values))

@@ -1,0 +1,87 @@
+"""What operations with rules of the user's own share: one that holds a function, and one that holds its program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.functions import Flat, evaluated, transposed_call
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.effects import Effects
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    HoldsFunctions,
+    Linear,
+    Lowerable,
+    Primitive,
+    Tangent,
+    Transposable,
+)
+from tracefx.core.values import Value
+
+
+@frozen(eq=False)
+class RuledCall(Primitive, Expandable, Differentiable, HoldsFunctions):
+    """A call of `fun`, which runs as it is where nobody asks for a rule. Recorded, it becomes a `RuledProgram`."""
+
+    label: str
+    fun: Flat
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return self.fun(*args)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return evaluated(self.label, self.fun(*args))
+
+
+@frozen(eq=False)
+class RuledProgram(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+    """A call of `jaxpr`, which stands for what it computes where nobody asks for a rule."""
+
+    label: str = field(metadata={"print": "name", "erased": True})
+    jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
+        return evolve(self, jaxpr=jaxprs[0])
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        expected = self.jaxpr.in_avals
+        if avals != expected:
+            raise TypeError(f"{self.name} of {self.label} takes ({show_avals(expected)}), got ({show_avals(avals)})")
+        return self.jaxpr.out_avals
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return eval_jaxpr(self.jaxpr, (), args)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return eval_jaxpr(self.jaxpr, (), args)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return transposed_call(self.jaxpr, cts, args)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return builder.inline(self.jaxpr, operands)
