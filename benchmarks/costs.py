@@ -18,7 +18,7 @@ from tracefx import lax
 from tracefx.control.call import Call
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value, from_numpy
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import ReduceSum
 from tracefx.ops.contraction import DotGeneral
 from tracefx.ops.indexing import Gather

@@ -20,7 +20,7 @@ ROOT_MODULE = "__init__"
 ORDER = (
     "core",
     "ops",
-    "handlers",
+    "interpreters",
     "control",
     "xla",
     "transforms",
@@ -32,7 +32,9 @@ ORDER = (
     "custom_derivatives",
     "custom_batching",
     "extend",
+    "rewriting",
     "programs",
+    "handlers",
     "testing",
     ROOT_MODULE,
 )
@@ -41,7 +43,7 @@ ORDER = (
 NARROWER: Mapping[str, frozenset[str]] = {
     # The backend walks any jaxpr by its fields: it knows no operation and no control flow by name. It stages the
     # expansion of an operation that is defined by smaller ones.
-    "xla": frozenset({"core", "handlers"}),
+    "xla": frozenset({"core", "interpreters"}),
 }
 
 # Each stands for itself and, if it is a package, for the modules in it.
@@ -237,8 +239,8 @@ def test_every_exception_is_still_in_use() -> None:
         ("tracefx.core.avals", "import tracefx.ops.unary", "core imports tracefx.ops.unary"),
         ("tracefx.core.avals", "from tracefx import ops", "core imports tracefx.ops"),
         ("tracefx.core.avals", "from ..ops.unary import sin", "core imports tracefx.ops.unary.sin"),
-        ("tracefx.core.avals", "from .. import handlers", "core imports tracefx.handlers"),
-        ("tracefx.handlers.jvp", "from tracefx.control.call import Call", "handlers imports tracefx.control.call"),
+        ("tracefx.core.avals", "from .. import interpreters", "core imports tracefx.interpreters"),
+        ("tracefx.interpreters.jvp", "from tracefx.control.call import Call", "interpreters imports tracefx.control.call"),
         ("tracefx.xla.lower", "from tracefx.control.call import Call", "xla imports tracefx.control.call"),
         ("tracefx.xla.lower", "from tracefx.ops.unary import Sin", "xla imports tracefx.ops.unary"),
         ("tracefx.transforms.jit", "from tracefx.lax import add", "transforms imports tracefx.lax"),

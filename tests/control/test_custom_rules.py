@@ -19,14 +19,14 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.stacks import Count
+from tests.interpreters.stacks import Count
 from tests.transforms.oracle import agree
 from tracefx.core.digest import executable_key
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import dce
 from tracefx.custom_derivatives import NotLinearError
-from tracefx.handlers.recording import Recording
+from tracefx.interpreters.recording import Recording
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 

@@ -24,7 +24,7 @@ from tracefx.core import dtypes
 from tracefx.core.check import check_jaxpr
 from tracefx.core.passes import cse, dce
 from tracefx.core.values import ConcreteArray, from_numpy
-from tracefx.handlers.derived import Mask
+from tracefx.interpreters.derived import Mask
 from tracefx.testing import (
     Law,
     LawError,

@@ -33,7 +33,7 @@ from tracefx.extend import (
     bind1,
     instantiate,
 )
-from tracefx.handlers.jvp import JVPTracer
+from tracefx.interpreters.jvp import JVPTracer
 from tracefx.ops.arithmetic import Neg
 from tracefx.ops.basis import ConvertElementType
 from tracefx.testing import (

@@ -28,7 +28,7 @@ from tracefx.core.errors import JaxprTypeError
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.elementwise import Add
 from tracefx.ops.transcendental import Sin

@@ -40,11 +40,11 @@ from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value, from_numpy, to_numpy
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.partial_eval import PartialEval
-from tracefx.handlers.stage import stage
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.partial_eval import PartialEval
+from tracefx.interpreters.stage import stage
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import convert
 from tracefx.testing import tolerances
 from tracefx.testing.tolerances import DERIVATIVE, EXACT, SUMMED, TWICE, Ulps, apart

@@ -23,7 +23,7 @@ from tracefx.extend import (
     handling,
     to_numpy,
 )
-from tracefx.handlers.derived import Unzipped, unzip_jaxpr
+from tracefx.interpreters.derived import Unzipped, unzip_jaxpr
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.stacks import Count
+from tests.interpreters.stacks import Count
 from tests.transforms.oracle import Case, agree, same
 from tracefx.core.handler import current, handling
 from tracefx.lax import stop_gradient

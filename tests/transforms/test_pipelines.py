@@ -19,8 +19,8 @@ import tracefx.numpy as fnp
 from tracefx.core import trees
 from tracefx.core.handler import ROOT, Eval
 from tracefx.core.values import as_value
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
 from tracefx.transforms.jit import Jitted
 
 SOURCE = Path(fx.__file__).parent.parent

@@ -11,8 +11,8 @@ from typing import Any, assert_type
 
 import tracefx as fx
 from tracefx import Array
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
 from tracefx.transforms.jit import Jitted
 from tracefx.transforms.pipelines import Preserving, TransformOf
 

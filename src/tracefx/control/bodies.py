@@ -24,7 +24,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask
+from tracefx.interpreters.derived import Consts, Mask
 
 X = TypeVar("X")
 Input: TypeAlias = int | ShapedArray

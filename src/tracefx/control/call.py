@@ -29,7 +29,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 
 
 @frozen(eq=False)

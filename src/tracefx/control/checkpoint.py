@@ -19,8 +19,8 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask, unzip_jaxpr
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Consts, Mask, unzip_jaxpr
+from tracefx.interpreters.stage import stage
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 
 

@@ -18,7 +18,7 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import reshape
 from tracefx.ops.cutting import slice as cut
 from tracefx.ops.shape import concatenate

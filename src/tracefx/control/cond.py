@@ -35,7 +35,7 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
 from tracefx.core.values import Value, to_numpy
-from tracefx.handlers.derived import (
+from tracefx.interpreters.derived import (
     Consts,
     Mask,
     Unzipped,
@@ -44,7 +44,7 @@ from tracefx.handlers.derived import (
     transpose_jaxpr,
     unzip_jaxpr,
 )
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, broadcast_in_dim, filled
 from tracefx.ops.selection import select_n
 

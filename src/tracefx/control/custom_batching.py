@@ -39,9 +39,9 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Mask, jvp_jaxpr
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Mask, jvp_jaxpr
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, instantiate, reduce_sum
 
 BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Sequence[Value], Mask]]

@@ -31,8 +31,8 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.derived import batch_jaxpr
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.derived import batch_jaxpr
 
 
 @final

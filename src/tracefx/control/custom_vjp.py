@@ -49,11 +49,11 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.derived import Mask, batch_jaxpr
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import Stage, stage
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.derived import Mask, batch_jaxpr
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.stage import Stage, stage
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
 from tracefx.ops.elementwise import add_tangents
 

@@ -22,9 +22,9 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import HoldsFunctions, Linear, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.printer import callable_name
 from tracefx.core.values import Value
-from tracefx.handlers.partial_eval import PartialEval
-from tracefx.handlers.stage import stage
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.partial_eval import PartialEval
+from tracefx.interpreters.stage import stage
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import batch_first, retyped
 
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.arithmetic import neg
 from tracefx.ops.basis import batch_first, fit, instantiate
 from tracefx.ops.elementwise import add_tangents

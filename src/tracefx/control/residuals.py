@@ -14,8 +14,8 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Unzipped
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Unzipped
+from tracefx.interpreters.stage import stage
 from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.ops.bitwise import And, Not, Or, Xor

@@ -14,7 +14,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
 from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
-from tracefx.handlers.derived import Mask
+from tracefx.interpreters.derived import Mask
 
 Policy: TypeAlias = Callable[..., bool]
 """Says of an operation, and the types of its operands, whether its results are kept: `policy(prim, *avals)`."""

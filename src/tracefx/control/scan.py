@@ -36,7 +36,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.basis import BroadcastInDim, Reshape, batch_first, filled, instantiate, move_axis
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 

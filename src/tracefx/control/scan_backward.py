@@ -22,8 +22,8 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask, transpose_jaxpr
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Consts, Mask, transpose_jaxpr
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, Transpose, fit, reduce_sum, reshape
 from tracefx.ops.contraction import DotGeneral
 from tracefx.ops.cutting import Pad

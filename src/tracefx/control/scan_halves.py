@@ -18,7 +18,7 @@ from tracefx.control.residuals import thinned
 from tracefx.core.effects import lasting
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.passes import dce, prune
-from tracefx.handlers.derived import Consts, Mask, Unzipped, unzip_jaxpr
+from tracefx.interpreters.derived import Consts, Mask, Unzipped, unzip_jaxpr
 
 
 @final

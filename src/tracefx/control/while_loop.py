@@ -35,8 +35,8 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, renumber
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, broadcast_in_dim, convert_element_type, instantiate
 from tracefx.ops.reduction import reduce_or
 from tracefx.ops.selection import select_n

@@ -13,7 +13,7 @@ from tracefx.core.errors import MissingRuleError
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Linear, Primitive, Tangent, Zero
 from tracefx.core.values import Value, to_numpy
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.transpose import backward
 from tracefx.testing.laws import (
     LAWS,
     Inapplicable,

@@ -31,9 +31,9 @@ from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.passes import cse, dce, renumber
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value, to_numpy
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import Stage
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.stage import Stage
 from tracefx.programs import VOCABULARY, parse_jaxpr
 from tracefx.testing.subjects import (
     Axes,

@@ -20,9 +20,9 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernels import quietly
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.stage import stage
 from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 

@@ -16,9 +16,9 @@ from tracefx.core.handler import CURRENT, Tracer, as_array, require_home
 from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval
-from tracefx.handlers.batch import BatchTracer
-from tracefx.handlers.jvp import JVPTracer
-from tracefx.handlers.recording import StageTracer
+from tracefx.interpreters.batch import BatchTracer
+from tracefx.interpreters.jvp import JVPTracer
+from tracefx.interpreters.recording import StageTracer
 
 AnyFunction: TypeAlias = Callable[..., object]
 

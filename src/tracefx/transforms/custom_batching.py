@@ -15,7 +15,7 @@ from tracefx.core.handler import bind
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import keystr
 from tracefx.core.values import Value
-from tracefx.handlers.derived import Mask
+from tracefx.interpreters.derived import Mask
 from tracefx.transforms import scans
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, flat_function, require_pair, users

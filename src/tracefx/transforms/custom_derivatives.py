@@ -22,8 +22,8 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef, keystr
 from tracefx.core.values import Value, as_value, get_aval
-from tracefx.handlers.derived import Mask
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.derived import Mask
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import retyped
 from tracefx.ops.elementwise import add_tangents
 from tracefx.transforms.arguments import flatten_values, leaf_value, name_of, require_callable, to_arrays

@@ -17,9 +17,9 @@ from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
-from tracefx.handlers.jvp import JVP, JVPTracer
-from tracefx.handlers.stage import stage
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.jvp import JVP, JVPTracer
+from tracefx.interpreters.stage import stage
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import (
     AnyFunction,

@@ -14,7 +14,7 @@ from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import require_types

@@ -13,10 +13,10 @@ from tracefx.core.handler import CURRENT, Handler
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.partial_eval import PartialEval
-from tracefx.handlers.recording import StageTracer
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.partial_eval import PartialEval
+from tracefx.interpreters.recording import StageTracer
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import fit, instantiate
 
 Aux = TypeVar("Aux")

@@ -12,7 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr
 from tracefx.core.source import at
-from tracefx.handlers.derived import jvp_jaxpr, unzip_jaxpr
+from tracefx.interpreters.derived import jvp_jaxpr, unzip_jaxpr
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable
 from tracefx.transforms.tracing import trace
 

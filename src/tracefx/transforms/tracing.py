@@ -16,7 +16,7 @@ from tracefx.core.settings import X64
 from tracefx.core.source import ORIGIN, SCOPE
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.transforms.arguments import flatten_values, name_of, to_arrays
 from tracefx.transforms.statics import Static
 

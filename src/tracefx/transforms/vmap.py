@@ -15,7 +15,7 @@ from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value, as_value
-from tracefx.handlers.batch import Batch
+from tracefx.interpreters.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving, hold

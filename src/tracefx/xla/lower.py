@@ -19,7 +19,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Expandable, Lowerable, missing
 from tracefx.core.source import ORIGIN, Source
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
 
 # ------------------------------------------------------------------ the result

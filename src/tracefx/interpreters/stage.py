@@ -11,7 +11,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
-from tracefx.handlers.recording import Recording, numbered
+from tracefx.interpreters.recording import Recording, numbered
 
 
 @final

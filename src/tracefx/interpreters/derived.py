@@ -20,11 +20,11 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.handlers.batch import Batch
-from tracefx.handlers.jvp import JVP
-from tracefx.handlers.partial_eval import PartialEval
-from tracefx.handlers.stage import Stage, stage
-from tracefx.handlers.transpose import backward
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.partial_eval import PartialEval
+from tracefx.interpreters.stage import Stage, stage
+from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import batch_first, instantiate
 
 Mask: TypeAlias = tuple[bool, ...]

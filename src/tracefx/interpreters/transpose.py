@@ -10,7 +10,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Linear, Tangent, Transposable, Zero, missing
 from tracefx.core.source import ORIGIN, at
 from tracefx.core.values import Value
-from tracefx.handlers.stage import stage
+from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import add_tangents
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from tracefx.core.handler import CURRENT
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.recording import Recording, StageTracer
+from tracefx.interpreters.recording import Recording, StageTracer
 
 
 @final

@@ -14,7 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.stacks import Count
+from tests.interpreters.stacks import Count
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import ROOT, current, handling
 from tracefx.testing import Identity
