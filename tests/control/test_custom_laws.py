@@ -59,7 +59,7 @@ Wrappers: TypeAlias = Sequence[Callable[[Function], Function]]
 
 
 def wrapped(case: Stacked, wrappers: Wrappers) -> Function:
-    f: Function = case.program.function(fnp)
+    f: Function = case.program.function(fx, fnp)
     for layer, wrap in zip(case.layers, wrappers, strict=False):
         f = layer.over(fx, fnp, wrap(f))
     return wrappers[-1](f)

@@ -37,13 +37,11 @@ from tracefx.testing import (
     vmap_is_a_loop,
 )
 from tracefx.testing.programs import Stacked
-from tracefx.testing.structured import Structures, structured
+from tracefx.testing.strategies import structured
+from tracefx.testing.structures import InJax
 from tracefx.testing.tolerances import PROGRAM
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
-
-OURS: Final = Structures(fx, fnp)
-THEIRS: Final = Structures(jax, jnp)
 
 
 def inputs(case: Stacked) -> list[ConcreteArray]:
@@ -53,7 +51,7 @@ def inputs(case: Stacked) -> list[ConcreteArray]:
 def in_python(case: Stacked) -> Any:
     """The loops run step by step, and of the branches those that are chosen."""
     with fx.disable_jit():
-        return np.asarray(case.function(fx, OURS)(*inputs(case)))
+        return np.asarray(case.function(fx, fnp)(*inputs(case)))
 
 
 def close(got: Any, want: Any) -> None:
@@ -65,21 +63,21 @@ def close(got: Any, want: Any) -> None:
 @few(16)
 @given(structured())
 def test_compiled_as_one(case: Stacked) -> None:
-    close(fx.jit(case.function(fx, OURS))(*inputs(case)), in_python(case))
+    close(fx.jit(case.function(fx, fnp))(*inputs(case)), in_python(case))
 
 
 @few(4)
 @given(structured(max_steps=2, max_layers=2))
 def test_eagerly(case: Stacked) -> None:
-    close(case.function(fx, OURS)(*inputs(case)), in_python(case))
+    close(case.function(fx, fnp)(*inputs(case)), in_python(case))
 
 
 @few(8)
 @given(structured(max_layers=2))
 def test_beside_jax(case: Stacked) -> None:
-    got = fx.jit(case.function(fx, OURS))(*inputs(case))
+    got = fx.jit(case.function(fx, fnp))(*inputs(case))
     try:
-        want = jax.jit(case.function(jax, THEIRS))(*[jnp.asarray(x, "float64") for x in case.inputs()])
+        want = jax.jit(case.function(InJax(jax), jnp))(*[jnp.asarray(x, "float64") for x in case.inputs()])
     except NotImplementedError:  # JAX can't transpose some of what its own rules make of bodies
         reject()
     close(got, want)
@@ -88,8 +86,8 @@ def test_beside_jax(case: Stacked) -> None:
 @few(25)
 @given(structured())
 def test_programs_check_and_passes_keep_them(case: Stacked) -> None:
-    jaxpr = fx.make_jaxpr(case.function(fx, OURS))(*inputs(case)).jaxpr
-    again = fx.make_jaxpr(case.function(fx, OURS))(*inputs(case)).jaxpr
+    jaxpr = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
+    again = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(dce(jaxpr)))):
         check_jaxpr(program)
         if "custom_" not in str(program):  # which hold functions, and don't parse
@@ -104,7 +102,7 @@ LAWS: Final = (transpose_is_adjoint, linearize_is_jvp, vmap_is_a_loop, passes_ch
 @few(3)
 @given(structured(max_steps=1, max_layers=1, depth=1))
 def test_the_laws_hold(case: Stacked) -> None:
-    check_function(case.function(fx, OURS), *inputs(case), laws=LAWS, ulps=evolve(PROGRAM, least=1.0))
+    check_function(case.function(fx, fnp), *inputs(case), laws=LAWS, ulps=evolve(PROGRAM, least=1.0))
 
 
 # ------------------------------------------------------------------ wrong rules are found

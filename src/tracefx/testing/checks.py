@@ -25,7 +25,7 @@ from tracefx.testing.laws import (
     linearize_is_jvp,
     transpose_is_adjoint,
 )
-from tracefx.testing.subjects import Subject, array, dense, push, random_like, staged, widened
+from tracefx.testing.subjects import Subject, dense, of_type, push, random_like, staged, widened
 from tracefx.testing.tolerances import DERIVATIVE, Ulps
 
 
@@ -126,7 +126,7 @@ def _derivative_of(subject: Subject) -> Subject:
 
     def run(*xs: Value) -> list[Value]:
         tangents: list[Tangent] = [
-            Zero(x.aval.tangent()) if d is None else array(d, x.aval) for x, d in zip(xs, directions, strict=True)
+            Zero(x.aval.tangent()) if d is None else of_type(d, x.aval) for x, d in zip(xs, directions, strict=True)
         ]
         return [dense(t) for t in push(subject.run, xs, tangents)[1] if t.aval.dtype != dtypes.float0]
 
@@ -140,9 +140,9 @@ def _is_linear(self: Law, subject: Subject) -> None:
     subject = widened(subject)
     rng = subject.rng("linear")
     xs, ys = [[random_like(a.aval, rng) for a in subject.args] for _ in range(2)]
-    sums = [array(to_numpy(x) + 3 * to_numpy(y), x.aval) for x, y in zip(xs, ys, strict=True)]
+    sums = [of_type(to_numpy(x) + 3 * to_numpy(y), x.aval) for x, y in zip(xs, ys, strict=True)]
     f_x, f_y = subject.run(*xs), subject.run(*ys)
-    want = [array(to_numpy(a) + 3 * to_numpy(b), a.aval) for a, b in zip(f_x, f_y, strict=True)]
+    want = [of_type(to_numpy(a) + 3 * to_numpy(b), a.aval) for a, b in zip(f_x, f_y, strict=True)]
     compare(self, subject.at(sums), subject.run(*sums), want, ("f(x + 3 y)", "f(x) + 3 f(y)"), DERIVATIVE)
     jaxpr, consts = staged(subject.run, [x.aval for x in xs])
     ws = [random_like(o.aval, rng) for o in f_x]

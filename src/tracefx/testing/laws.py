@@ -40,11 +40,11 @@ from tracefx.testing.subjects import (
     Run,
     Several,
     Subject,
-    array,
     as_arrays,
     dense,
     linearized,
     mapped,
+    of_type,
     push,
     random_like,
     shown,
@@ -251,13 +251,13 @@ def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
                 raise self.broken(
                     wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
                 )
-        slopes = [array((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
+        slopes = [of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
         compare(self, wide, [dense(pushed[i]) for i in some], slopes, ("jvp", "differences"), ulps)
 
 
 def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
     args = [
-        a if isinstance(t, Zero) else array(to_numpy(a) + step * to_numpy(t), a.aval)
+        a if isinstance(t, Zero) else of_type(to_numpy(a) + step * to_numpy(t), a.aval)
         for a, t in zip(subject.args, tangents, strict=True)
     ]
     return subject.run(*args)
@@ -354,7 +354,7 @@ def vmap_is_a_loop(self: Law, subject: Subject) -> None:
                     stacked, f"  in_axes={axes}: output {i} is mapped of {aval!r}, in the loop {out.aval!r}"
                 )
         want = [
-            array(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
+            of_type(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
             for each in zip(*loop, strict=True)
         ]
         compare(self, stacked, got, want, (f"vmap over {axes}", "a loop"))
@@ -376,7 +376,7 @@ def _fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size:
             continue
         host = to_numpy(val)
         host = np.broadcast_to(host, (size, *host.shape)) if axis is None else np.moveaxis(host, axis, 0)
-        fronted.append(array(host, val.aval.update(shape=host.shape)))
+        fronted.append(of_type(host, val.aval.update(shape=host.shape)))
     return fronted
 
 
@@ -409,7 +409,7 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
         first += _fronted([(*over.unwrap(p), None)], batch.size)
         zeros = [np.zeros((batch.size, *t.aval.shape))]
         first += (
-            [array(zeros[0], t.aval.with_axis(batch.size, 0))]
+            [of_type(zeros[0], t.aval.with_axis(batch.size, 0))]
             if isinstance(t, Zero)
             else _fronted([(*over.unwrap(t), None)], batch.size)
         )

@@ -1,155 +1,258 @@
-"""Straight-line programs and stacks of transformations as values to read, run and compare.
+"""Programs and stacks of transformations as values: compared, run, and printed as the Python that they are.
 
-Both are written in terms of the modules they are given: `(tracefx, tracefx.numpy)`, or `(jax, jax.numpy)`, or NumPy for
-a program alone. So one value is a program of either library.
+A program is its source. What is run is that text, in which `fx` and `fnp` are names: of `tracefx` and `tracefx.numpy`,
+or of whatever `function` is given in their place, JAX or NumPy alone. So one value is a program of each library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 Shape: TypeAlias = tuple[int, ...]
 Function: TypeAlias = Callable[..., Any]
-Apply: TypeAlias = Callable[..., Any]
-"""`apply(N, *operands)` with a namespace of array functions."""
 
-# ------------------------------------------------------------------ programs
+# ------------------------------------------------------------------ source
 
 
 @final
 @frozen(eq=False)
-class Step:
-    """One operation on earlier values, by their numbers."""
+class Source:
+    """Python in the making: lines, how far in the next one stands, and names that are not taken yet."""
 
-    text: str
-    apply: Apply
-    operands: tuple[int, ...]
+    lines: list[str] = field(factory=list, init=False)
+    _depth: list[None] = field(factory=list, init=False)
+    _taken: list[None] = field(factory=list, init=False)
+
+    def name(self, prefix: str = "v") -> str:
+        """A name that no other value or function of the program has."""
+        self._taken.append(None)
+        return f"{prefix}{len(self._taken) - 1}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * len(self._depth) + text)
+
+    def value(self, expression: str) -> str:
+        """The name of a new value."""
+        name = self.name()
+        self.line(f"{name} = {expression}")
+        return name
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._depth.append(None)
+        yield
+        self._depth.pop()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
 
 
 @final
-@frozen(eq=False, repr=False)
+@frozen(eq=False)
+class Written:
+    """A function that knows its source, in which it is called `name`."""
+
+    run: Function
+    source: str
+    name: str
+
+    @staticmethod
+    def of(source: str, name: str, fx: Any, fnp: Any, /) -> Written:
+        """The function that `source` defines under a name, with modules in the places of `fx` and `fnp`.
+
+        >>> Written.of("def f(x):\\n    return fnp.abs(x)", "f", None, np)(-2.0)
+        np.float64(2.0)
+        """
+        scope: dict[str, Any] = {"np": np, "fx": fx, "fnp": fnp}
+        exec(compile(source, f"<{name}>", "exec", dont_inherit=True), scope)
+        return Written(scope[name], source, name)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+
+# ------------------------------------------------------------------ programs
+
+
+class Step(ABC):
+    """One operation on earlier values, by their numbers."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def operands(self) -> tuple[int, ...]: ...
+
+    @abstractmethod
+    def write(self, to: Source, xs: Sequence[str]) -> str:
+        """Write the operation down, on operands by their names; gives the name of its result."""
+
+
+@final
+@frozen
+class Apply(Step):
+    """An expression, in which `{0}` and `{1}` are the operands.
+
+    >>> Apply("fnp.sin({0})", (0,)).at(np, 0.0)
+    np.float64(0.0)
+    """
+
+    expression: str
+    operands: tuple[int, ...]
+
+    @override
+    def write(self, to: Source, xs: Sequence[str]) -> str:
+        return to.value(self.expression.format(*xs))
+
+    def at(self, fnp: Any, *operands: Any) -> Any:
+        """Its result, by the array functions of `fnp`."""
+        return _lambda(self.expression, len(operands))(np, fnp, *operands)
+
+
+@functools.cache
+def _lambda(expression: str, count: int) -> Function:
+    names = [f"x{i}" for i in range(count)]
+    made: Function = eval(f"lambda np, fnp, {', '.join(names)}: {expression.format(*names)}")
+    return made
+
+
+def write_steps(to: Source, known: Sequence[str], steps: Sequence[Step]) -> list[str]:
+    """Write steps down after each other; the names of all values, the first `known` ones among them."""
+    values = list(known)
+    for step in steps:
+        values.append(step.write(to, [values[i] for i in step.operands]))
+    return values
+
+
+@final
+@frozen(repr=False)
 class Program:
     """Inputs, then a value for each step. The last value, with the sums of all that nobody used, is the output.
 
-    >>> double = Step("add", lambda N, x, y: x + y, (0, 0))
-    >>> program = Program(((3,),), (double, Step("sin", lambda N, x: N.sin(x), (1,))))
+    >>> program = Program(((3,),), (binary("add", 0, 0), unary("sin", 1)))
     >>> program
-    v0 = input (3,)
-    v1 = add(v0, v0)
-    v2 = sin(v1)
-    >>> program.function(np)(np.zeros(3))
+    def program(v0):  # (3,)
+        v1 = v0 + v0
+        v2 = fnp.sin(v1)
+        return v2
+    >>> program.function(None, np)(np.zeros(3))
     array([0., 0., 0.])
     """
 
     shapes: tuple[Shape, ...]
     steps: tuple[Step, ...]
 
-    def function(self, N: Any) -> Function:
-        """The program as a function of its inputs, by the array functions of `N`."""
+    def function(self, fx: Any, fnp: Any) -> Written:
+        """The program as a function of its inputs, by the operations of `fx` and the array functions of `fnp`."""
+        return Written.of(self.source, "program", fx, fnp)
 
-        def run(*inputs: Any) -> Any:
-            values = list(inputs)
-            for step in self.steps:
-                values.append(step.apply(N, *[values[i] for i in step.operands]))
+    @property
+    def source(self) -> str:
+        """The definition of a Python function called `program`."""
+        to = Source()
+        inputs = [to.name() for _ in self.shapes]
+        with to.block(f"def program({', '.join(inputs)}):  # {', '.join(map(str, self.shapes))}"):
+            values = write_steps(to, inputs, self.steps)
             used = {i for step in self.steps for i in step.operands}
-            rest = [N.sum(v) for i, v in enumerate(values[:-1]) if i not in used]
-            return sum(rest, values[-1])
-
-        return run
+            rest = [f"fnp.sum({v})" for i, v in enumerate(values[:-1]) if i not in used]
+            to.line(f"return {' + '.join([values[-1], *rest])}")
+        return to.text
 
     @override
     def __repr__(self) -> str:
-        lines = [f"v{i} = input {shape}" for i, shape in enumerate(self.shapes)]
-        lines += [
-            f"v{len(self.shapes) + i} = {step.text}({', '.join(f'v{o}' for o in step.operands)})"
-            for i, step in enumerate(self.steps)
-        ]
-        return "\n".join(lines)
+        return self.source
 
 
 # What keeps numbers between bounds: programs of any length stay finite.
-UNARY: Final[Mapping[str, Apply]] = MappingProxyType(
+UNARY: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "sin": lambda N, x: N.sin(x),
-        "cos": lambda N, x: N.cos(x),
-        "tanh": lambda N, x: N.tanh(x),
-        "exp": lambda N, x: N.exp(N.minimum(x, 1.0)),
-        "log": lambda N, x: N.log(1.5 + x * x),
-        "sqrt": lambda N, x: N.sqrt(0.5 + N.abs(x)),
-        "negative": lambda N, x: -x,
-        "cube": lambda N, x: N.tanh(x) ** 3,
-        "reciprocal": lambda N, x: 1 / (2 + N.sin(x)),
-        "to integers and back": lambda N, x: (4 * N.tanh(x)).astype(np.int32).astype(x.dtype) * 0.5,
+        "sin": "fnp.sin({0})",
+        "cos": "fnp.cos({0})",
+        "tanh": "fnp.tanh({0})",
+        "exp": "fnp.exp(fnp.minimum({0}, 1.0))",
+        "log": "fnp.log(1.5 + {0} * {0})",
+        "sqrt": "fnp.sqrt(0.5 + fnp.abs({0}))",
+        "negative": "-{0}",
+        "cube": "fnp.tanh({0}) ** 3",
+        "reciprocal": "1 / (2 + fnp.sin({0}))",
+        "to integers and back": "(4 * fnp.tanh({0})).astype(np.int32).astype({0}.dtype) * 0.5",
     }
 )
-BINARY: Final[Mapping[str, Apply]] = MappingProxyType(
+BINARY: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "add": lambda N, x, y: x + y,
-        "subtract": lambda N, x, y: x - y,
-        "multiply": lambda N, x, y: x * N.tanh(y),
-        "divide": lambda N, x, y: x / (1.5 + N.cos(y)),
-        "maximum": lambda N, x, y: N.maximum(x, y),
-        "minimum": lambda N, x, y: N.minimum(x, y),
-        "where": lambda N, x, y: N.where(x > y, x, N.sin(y)),
+        "add": "{0} + {1}",
+        "subtract": "{0} - {1}",
+        "multiply": "{0} * fnp.tanh({1})",
+        "divide": "{0} / (1.5 + fnp.cos({1}))",
+        "maximum": "fnp.maximum({0}, {1})",
+        "minimum": "fnp.minimum({0}, {1})",
+        "where": "fnp.where({0} > {1}, {0}, fnp.sin({1}))",
     }
 )
 
 
-def dot(x: int, y: int) -> Step:
+def dot(x: int, y: int) -> Apply:
     """The product of two values that have axes."""
-    return Step("dot", lambda N, a, b: N.dot(a, b), (x, y))
+    return Apply("fnp.dot({0}, {1})", (x, y))
 
 
-def unary(name: str, x: int) -> Step:
-    return Step(name, UNARY[name], (x,))
+def unary(name: str, x: int) -> Apply:
+    return Apply(UNARY[name], (x,))
 
 
-def binary(name: str, x: int, y: int) -> Step:
-    return Step(name, BINARY[name], (x, y))
+def binary(name: str, x: int, y: int) -> Apply:
+    return Apply(BINARY[name], (x, y))
 
 
-def fold(name: str, x: int, axis: int, keepdims: bool) -> Step:
+def fold(name: str, x: int, axis: int, keepdims: bool) -> Apply:
     """`sum` or `max` along an axis."""
-    kept = ", kept" if keepdims else ""
-    return Step(f"{name} over {axis}{kept}", lambda N, x: getattr(N, name)(x, axis=axis, keepdims=keepdims), (x,))
+    return Apply(f"fnp.{name}({{0}}, axis={axis}, keepdims={keepdims})", (x,))
 
 
-def ravel(x: int) -> Step:
-    return Step("ravel", lambda N, x: N.ravel(x), (x,))
+def ravel(x: int) -> Apply:
+    return Apply("fnp.ravel({0})", (x,))
 
 
-def transpose(x: int) -> Step:
-    return Step("transpose", lambda N, x: N.transpose(x), (x,))
+def transpose(x: int) -> Apply:
+    return Apply("fnp.transpose({0})", (x,))
 
 
-def broadcast(x: int, shape: Shape) -> Step:
-    return Step(f"broadcast to {shape}", lambda N, x: N.broadcast_to(x, shape), (x,))
+def broadcast(x: int, shape: Shape) -> Apply:
+    return Apply(f"fnp.broadcast_to({{0}}, {shape})", (x,))
 
 
-def reverse(x: int, axis: int) -> Step:
-    return Step(f"reverse {axis}", lambda N, x: N.flip(x, axis), (x,))
+def reverse(x: int, axis: int) -> Apply:
+    return Apply(f"fnp.flip({{0}}, {axis})", (x,))
 
 
-def cut(x: int, axis: int, start: int) -> Step:
+def cut(x: int, axis: int, start: int) -> Apply:
     """What is left from `start` on along an axis."""
-    index = (*(slice(None),) * axis, slice(start, None))
-    return Step(f"cut {axis} at {start}", lambda N, x: x[index], (x,))
+    return Apply(f"{{0}}[{':, ' * axis}{start}:]", (x,))
 
 
-def double(x: int, axis: int) -> Step:
+def double(x: int, axis: int) -> Apply:
     """The value and its sine, one behind the other."""
-    return Step(f"double {axis}", lambda N, x: N.concatenate([x, N.sin(x)], axis), (x,))
+    return Apply(f"fnp.concatenate([{{0}}, fnp.sin({{0}})], {axis})", (x,))
 
 
-def expand(x: int, axis: int) -> Step:
-    return Step(f"expand {axis}", lambda N, x: N.expand_dims(x, axis), (x,))
+def expand(x: int, axis: int) -> Apply:
+    return Apply(f"fnp.expand_dims({{0}}, {axis})", (x,))
 
 
 # ------------------------------------------------------------------ stacks
@@ -169,73 +272,105 @@ class Layer:
             return tuple(shapes)
         return tuple([(2, *s) if m else s for s, m in zip(shapes, self.mapped, strict=True)])
 
-    def over(self, F: Any, N: Any, f: Function) -> Function:
-        """The function transformed, by the transformations of `F`."""
-        run: Function
+    def write(self, to: Source, f: str) -> str:
+        """Write the transformation of a function down; gives the name of what the function becomes."""
+        if self.name not in LAYERS:
+            raise ValueError(f"no layer is called {self.name!r}; there are {', '.join(LAYERS)}")
+        made = to.name("f")
         match self.name:
             case "jit":
-                run = F.jit(f)
+                to.line(f"{made} = fx.jit({f})")
             case "vmap":
-                run = F.vmap(f, in_axes=tuple([0 if m else None for m in self.mapped]))
+                axes = tuple([0 if m else None for m in self.mapped])
+                to.line(f"{made} = fx.vmap({f}, in_axes={axes})")
             case "grad":
-                run = F.grad(lambda *xs: N.sum(f(*xs)), len(self.mapped) - 1)
+                to.line(f"{made} = fx.grad(lambda *xs: fnp.sum({f}(*xs)), {len(self.mapped) - 1})")
             case "jvp":
-                run = lambda *xs: F.jvp(f, xs, tuple([N.cos(x) for x in xs]))[1]  # noqa: E731
+                to.line(f"{made} = lambda *xs: fx.jvp({f}, xs, tuple([fnp.cos(x) for x in xs]))[1]")
             case "linearize":
-                run = lambda *xs: F.linearize(f, *xs)[1](*[N.sin(x) for x in xs])  # noqa: E731
-            case "vjp":
-                run = _pulled(F, f)
+                to.line(f"{made} = lambda *xs: fx.linearize({f}, *xs)[1](*[fnp.sin(x) for x in xs])")
             case _:
-                raise ValueError(f"no layer is called {self.name!r}; there are {', '.join(LAYERS)}")
-        return run
+                to.line(f"{made} = lambda *xs: (lambda y, pull: pull(y)[0])(*fx.vjp({f}, *xs))")
+        return made
+
+    def over(self, fx: Any, fnp: Any, f: Function) -> Function:
+        """The function transformed, by the transformations of `fx`."""
+        to = Source()
+        with to.block("def transformed(f):"):
+            to.line(f"return {self.write(to, 'f')}")
+        made: Function = Written.of(to.text, "transformed", fx, fnp)(f)
+        return made
 
 
 LAYERS: Final = ("jit", "vmap", "grad", "jvp", "vjp", "linearize")
 """What a stack is made of. `grad` is of the sum of the outputs with respect to the last input."""
 
 
-def _pulled(F: Any, f: Function) -> Function:
-    def run(*xs: Any) -> Any:
-        y, pull = F.vjp(f, *xs)
-        return pull(y)[0]
-
-    return run
-
-
 @final
-@frozen(eq=False, repr=False)
+@frozen(repr=False)
 class Stacked:
     """A program under a stack of transformations, the innermost first, and a seed for numbers to run it on.
 
-    >>> import tracefx.numpy as fnp
-    >>> from tracefx.transforms.jit import jit
     >>> Stacked(Program(((3,),), (unary("sin", 0),)), (Layer("jit", (True,)),), seed=0)
-    jit of the program
-    v0 = input (3,)
-    v1 = sin(v0)
+    import numpy as np
+    import tracefx as fx
+    import tracefx.numpy as fnp
+    <BLANKLINE>
+    def program(v0):  # (3,)
+        v1 = fnp.sin(v0)
+        return v1
+    f0 = fx.jit(program)
+    rng = np.random.default_rng(0)
+    inputs = [np.asarray(rng.uniform(-1.5, 1.5, shape)) for shape in [(3,)]]
+    f0(*inputs)
     """
 
     program: Program
     layers: tuple[Layer, ...]
     seed: int
 
-    def function(self, F: Any, N: Any) -> Function:
-        f = self.program.function(N)
+    def function(self, fx: Any, fnp: Any) -> Written:
+        return Written.of(self.source, self._lines()[1], fx, fnp)
+
+    @property
+    def source(self) -> str:
+        """The definitions of the program and of what the layers make of it."""
+        return self._lines()[0]
+
+    def _lines(self) -> tuple[str, str]:
+        to, f = Source(), "program"
+        to.line(self.program.source)
         for layer in self.layers:
-            f = layer.over(F, N, f)
-        return f
+            f = layer.write(to, f)
+        return to.text, f
+
+    @property
+    def input_shapes(self) -> tuple[Shape, ...]:
+        """The shapes that the stack takes."""
+        shapes = self.program.shapes
+        for layer in self.layers:
+            shapes = layer.inputs(shapes)
+        return shapes
 
     def inputs(self) -> list[npt.NDArray[np.float64]]:
         """Numbers between -1.5 and 1.5, of the shapes that the stack takes."""
-        shapes: Sequence[Shape] = self.program.shapes
-        for layer in self.layers:
-            shapes = layer.inputs(shapes)
-        gen = np.random.default_rng(self.seed)
-        return [np.asarray(gen.uniform(-1.5, 1.5, shape)) for shape in shapes]
+        rng = np.random.default_rng(self.seed)
+        return [np.asarray(rng.uniform(-1.5, 1.5, shape)) for shape in self.input_shapes]
 
     @override
     def __repr__(self) -> str:
-        under = " of ".join([*[layer.name for layer in reversed(self.layers)], "the program"])
-        masks = [layer.mapped for layer in reversed(self.layers) if layer.name == "vmap"]
-        mapping = f", vmap maps {', '.join(map(str, masks))}" if masks else ""
-        return f"{under}{mapping}\n{self.program}"
+        source, f = self._lines()
+        return "\n".join(
+            [
+                *IMPORTS,
+                "",
+                source,
+                f"rng = np.random.default_rng({self.seed})",
+                f"inputs = [np.asarray(rng.uniform(-1.5, 1.5, shape)) for shape in {list(self.input_shapes)}]",
+                f"{f}(*inputs)",
+            ]
+        )
+
+
+IMPORTS: Final = ("import numpy as np", "import tracefx as fx", "import tracefx.numpy as fnp")
+"""What the source of a program needs."""

@@ -101,7 +101,7 @@ def shown(x: Value) -> str:
 # ------------------------------------------------------------------ values
 
 
-def array(host: NDArray, aval: ShapedArray) -> ConcreteArray:
+def of_type(host: NDArray, aval: ShapedArray) -> ConcreteArray:
     """An array of a type, weak types included."""
     return ConcreteArray(aval, quietly(np.array, host, aval.dtype))
 
@@ -111,18 +111,18 @@ def random_like(aval: ShapedArray, rng: np.random.Generator) -> ConcreteArray:
     drawn = np.asarray(rng.standard_normal(aval.shape))
     if dtypes.is_complex(aval.dtype):
         drawn = drawn + 1j * rng.standard_normal(aval.shape)
-    return array(drawn, aval)
+    return of_type(drawn, aval)
 
 
 def dense(t: Tangent) -> Value:
     """A tangent as numbers, zeros too."""
-    return array(np.zeros(t.aval.shape), t.aval) if isinstance(t, Zero) else t
+    return of_type(np.zeros(t.aval.shape), t.aval) if isinstance(t, Zero) else t
 
 
 def widened(subject: Subject) -> Subject:
     """The subject at the same arguments in 64 bits, if it takes such; itself otherwise."""
     args = [
-        array(to_numpy(a), a.aval.update(dtype=_wide(a.aval.dtype))) if i in subject.moving else a
+        of_type(to_numpy(a), a.aval.update(dtype=_wide(a.aval.dtype))) if i in subject.moving else a
         for i, a in enumerate(subject.args)
     ]
     wide = subject.at(args)
@@ -209,7 +209,7 @@ class Several:
         return [
             self.each[0][i]
             if axis is None
-            else array(
+            else of_type(
                 np.stack([to_numpy(e[i]) for e in self.each], axis), self.each[0][i].aval.with_axis(self.size, axis)
             )
             for i, axis in enumerate(axes)
@@ -222,14 +222,14 @@ class Several:
 def _varied(x: Value, k: int) -> Value:
     host = to_numpy(x)
     if host.size != 1:
-        return array(np.roll(host, k), x.aval) if host.size else x
+        return of_type(np.roll(host, k), x.aval) if host.size else x
     if k == 0:
         return x
     if dtypes.is_bool(host.dtype):
-        return array(host ^ bool(k % 2), x.aval)
+        return of_type(host ^ bool(k % 2), x.aval)
     if dtypes.is_integer(host.dtype):
-        return array(host if int(host.ravel()[0]) < k else host - host.dtype.type(k), x.aval)
-    return array(quietly(lambda: host * host.dtype.type(1 - k / 8)), x.aval)
+        return of_type(host if int(host.ravel()[0]) < k else host - host.dtype.type(k), x.aval)
+    return of_type(quietly(lambda: host * host.dtype.type(1 - k / 8)), x.aval)
 
 
 def as_arrays(values: Sequence[Value]) -> list[Array]:

@@ -1,0 +1,96 @@
+"""Arrays, with the numbers among theirs that go wrong first."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tracefx.core import dtypes as kinds
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.kernels import quietly
+from tracefx.testing.programs import Shape
+from tracefx.testing.strategies.types import broadcastable, dtypes, shapes
+from tracefx.testing.subjects import of_type
+
+
+@functools.cache
+def edges(dtype: DType) -> tuple[object, ...]:
+    """The values of a dtype that go wrong first: extremes, zeros of both signs, subnormals, infinities, NaN."""
+    if kinds.is_bool(dtype):
+        return (False, True)
+    if kinds.is_integer(dtype):
+        info = kinds.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+        return tuple(sorted({low, low + 1, max(-1, low), 0, 1, high - 1, high}, key=abs))
+    if kinds.is_complex(dtype):
+        parts = (0.0, 1.0, -1.0, np.inf, np.nan)
+        return tuple([complex(a, b) for a, b in itertools.product(parts, parts)])
+    finfo: ml_dtypes.finfo = kinds.finfo(dtype)
+    least, tiny, greatest = [float(x) for x in (finfo.smallest_subnormal, finfo.smallest_normal, finfo.max)]
+    plain = (0.0, -0.0, 1.0, -1.0, 0.5, 2.5)
+    return (*plain, least, -least, tiny, -tiny, greatest, -greatest, np.inf, -np.inf, np.nan)
+
+
+def numbers(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
+    """Python numbers that a dtype holds, its edge values among them unless `extreme` is False."""
+    if kinds.is_bool(dtype):
+        return st.booleans()
+    if kinds.is_integer(dtype):
+        info = kinds.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+        plain: SearchStrategy[object] = st.integers(max(low, -4), min(high, 4))
+        return st.sampled_from(edges(dtype)) | st.integers(low, high) | plain if extreme else plain
+    real = st.integers(-64, 64).map(lambda n: n / 16)
+    plain = st.builds(complex, real, real) if kinds.is_complex(dtype) else real
+    return st.sampled_from(edges(dtype)) | plain if extreme else plain
+
+
+@st.composite
+def arrays(
+    draw: DrawFn,
+    dtype: DType | SearchStrategy[DType] | None = None,
+    shape: Shape | SearchStrategy[Shape] | None = None,
+    extreme: bool = True,
+    weak: bool = False,
+) -> Array:
+    """Arrays; with `extreme` their edge values too, with `weak` weakly typed ones too where the dtype can be weak."""
+    drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
+    drawn_shape = shape if isinstance(shape, tuple) else draw(shapes() if shape is None else shape)
+    size = int(np.prod(drawn_shape))
+    elements = draw(st.lists(numbers(drawn_dtype, extreme), min_size=size, max_size=size))
+    is_weak = weak and drawn_dtype in _WEAK and draw(st.booleans())
+    return of_type(_filled(elements, drawn_shape, drawn_dtype), ShapedArray(drawn_shape, drawn_dtype, is_weak))
+
+
+@st.composite
+def operands(
+    draw: DrawFn,
+    count: int,
+    dtype: DType | SearchStrategy[DType] | None = None,
+    max_dims: int = 3,
+    extreme: bool = True,
+    weak: bool = False,
+) -> tuple[Array, ...]:
+    """`count` arrays of one dtype whose shapes broadcast together."""
+    drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
+    group = draw(broadcastable(count, max_dims))
+    return tuple([draw(arrays(drawn_dtype, shape, extreme, weak)) for shape in group])
+
+
+_WEAK: Final = frozenset({kinds.int32, kinds.int64, kinds.float32, kinds.float64, kinds.complex64, kinds.complex128})
+
+
+def _filled(elements: Sequence[object], shape: Shape, dtype: DType) -> NDArray:
+    if kinds.is_inexact(dtype):
+        wide = np.complex128 if kinds.is_complex(dtype) else np.float64
+        return quietly(lambda: np.array(elements, wide).astype(dtype).reshape(shape))
+    return np.array(elements, object).astype(dtype).reshape(shape)
