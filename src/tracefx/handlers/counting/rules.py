@@ -1,0 +1,346 @@
+"""What one application of an operation costs: a table of rules by class, the nearest base of an operation deciding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar, cast, final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.control.checkpoint import Name
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.primitive import Primitive, missing
+from tracefx.ops.arithmetic import Div, Mul
+from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape
+from tracefx.ops.comparison import Eq, Ne
+from tracefx.ops.complex import Complex, Conj, Imag, Real
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cumulative import CumLogSumExp, CumProd, Cumulative
+from tracefx.ops.cutting import Slice
+from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.elementwise import Elementwise
+from tracefx.ops.indexing import Gather, Scattering
+from tracefx.ops.magnitude import Abs, Sign
+from tracefx.ops.pairs import Atan2
+from tracefx.ops.powers import IntegerPow, Pow, Square
+from tracefx.ops.reduction import ArgExtremum, ReduceProd, Reduction
+from tracefx.ops.representation import BitcastConvertType, ReducePrecision
+from tracefx.ops.scattering import Scatter, ScatterMul
+from tracefx.ops.selection import SelectN, StopGradient
+from tracefx.ops.shape import Split, Squeeze
+from tracefx.ops.special import Polygamma
+from tracefx.ops.transcendental import Exp2, Logarithmic, Logistic, Transcendental
+from tracefx.ops.windows import GatherScatterMode
+
+Q = TypeVar("Q", bound=Primitive)
+Avals: TypeAlias = Sequence[ShapedArray]
+
+
+@final
+@frozen
+class OperationCost:
+    """What one application of an operation costs.
+
+    An operation on floats or complex numbers is a flop, one on integers and booleans alone an integer operation. Bytes
+    that are not given are those of all operands and of all results.
+
+    >>> OperationCost(flops=3)
+    OperationCost(flops=3, transcendentals=0, integer_ops=0, bytes_read=None, bytes_written=None)
+    """
+
+    flops: int = 0
+    transcendentals: int = 0
+    integer_ops: int = 0
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
+class Costed:
+    """A capability: the operation says what it costs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def cost(self, in_avals: Avals, out_avals: Avals) -> OperationCost:
+        """The cost of one application to operands of these types."""
+        raise missing(self, "cost", "define cost(self, in_avals, out_avals)")
+
+
+Rule: TypeAlias = Callable[[Primitive, Avals, Avals], OperationCost]
+
+
+@final
+@frozen(eq=False, repr=False)
+class CostRules:
+    """An immutable table of what operations cost, by their classes and the classes these inherit from.
+
+    Of the classes an operation inherits from, the nearest that has a rule decides; a class that is `Costed` has one.
+    """
+
+    _rules: Mapping[type[Primitive], Rule] = field(default=MappingProxyType({}))
+
+    def adding(self, kind: Callable[..., Q], rule: Callable[[Q, Avals, Avals], OperationCost]) -> CostRules:
+        """The table with a rule for a class of operations, in place of the one it may have.
+
+        >>> from tracefx.ops.elementwise import Add
+        >>> RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
+        CostRules of 40 classes
+        """
+        if not (isinstance(kind, type) and issubclass(kind, Primitive)):
+            raise TypeError(f"a rule is for a class of operations, which {kind!r} is not")
+        return CostRules(MappingProxyType({**self._rules, kind: cast(Rule, rule)}))
+
+    def rule_for(self, kind: type[Primitive]) -> Rule | None:
+        """The rule for operations of this class, if there is one."""
+        for base in kind.__mro__:
+            found = self._rules.get(base)
+            if found is not None:
+                return found
+            if "cost" in vars(base) and issubclass(base, Costed) and base is not Costed:
+                return _said
+        return None
+
+    @override
+    def __repr__(self) -> str:
+        return f"CostRules({', '.join(kind.__name__ for kind in self._rules)})"
+
+
+def _said(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    assert isinstance(prim, Costed)
+    cost = prim.cost(ins, outs)
+    if not isinstance(cost, OperationCost):
+        raise TypeError(f"{type(prim).__name__}.cost must give an OperationCost, got {cost!r}")
+    return cost
+
+
+# ------------------------------------------------------------------ how much work a number is
+
+MOVED: Final = OperationCost()
+"""Operands are read and results written, and nothing is computed."""
+NOTHING: Final = OperationCost(bytes_read=0, bytes_written=0)
+"""The result is the operand, seen in another way."""
+
+
+def parts(dtype: DType) -> int:
+    """How many real numbers a number is: an operation on each is counted."""
+    return 2 if dtypes.is_complex(dtype) else 1
+
+
+def product(dtype: DType) -> int:
+    """Real operations in the product of two numbers."""
+    return 6 if dtypes.is_complex(dtype) else 1
+
+
+def quotient(dtype: DType) -> int:
+    """Real operations in `a / b`: `a` times the conjugate of `b`, divided by the square of its size."""
+    return 11 if dtypes.is_complex(dtype) else 1
+
+
+def work(count: int, *avals: ShapedArray) -> OperationCost:
+    """So many operations, which are flops if any of the types is one of floats or complex numbers."""
+    if any(dtypes.is_inexact(a.dtype) for a in avals):
+        return OperationCost(flops=count)
+    return OperationCost(integer_ops=count)
+
+
+def widest(avals: Avals) -> DType:
+    """The dtype of the operands, complex if that of any is."""
+    return next((a.dtype for a in avals if dtypes.is_complex(a.dtype)), avals[0].dtype)
+
+
+# ------------------------------------------------------------------ the rules of the families
+
+
+def _moved(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return MOVED
+
+
+def _nothing(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return NOTHING
+
+
+def _elementwise(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return work(outs[0].size * parts(widest(ins)), *ins, *outs)
+
+
+def _transcendental(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(transcendentals=outs[0].size * parts(outs[0].dtype))
+
+
+def _exp2(prim: Exp2, ins: Avals, outs: Avals) -> OperationCost:
+    """The exponential of a multiple of the operand."""
+    n = outs[0].size * parts(outs[0].dtype)
+    return OperationCost(flops=n, transcendentals=n)
+
+
+def _logistic(prim: Logistic, ins: Avals, outs: Avals) -> OperationCost:
+    """`1 / (1 + exp(-x))`."""
+    n, dtype = outs[0].size, outs[0].dtype
+    return OperationCost(flops=n * (2 * parts(dtype) + quotient(dtype)), transcendentals=n * parts(dtype))
+
+
+def _product(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return work(outs[0].size * product(outs[0].dtype), *outs)
+
+
+def _quotient(prim: Div, ins: Avals, outs: Avals) -> OperationCost:
+    return work(outs[0].size * quotient(outs[0].dtype), *outs)
+
+
+def _integer_pow(prim: IntegerPow, ins: Avals, outs: Avals) -> OperationCost:
+    """The products of repeated squaring, and a division for a negative power."""
+    (out,) = outs
+    y = abs(prim.y)
+    products = y.bit_length() - 1 + y.bit_count() - 1 if y else 0  # the squares, and what joins them
+    each = products * product(out.dtype) + (quotient(out.dtype) if prim.y < 0 else 0)
+    return work(out.size * each, out)
+
+
+def _equal(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """Complex numbers are compared part by part, and the two answers joined."""
+    return work(outs[0].size * (3 if dtypes.is_complex(ins[0].dtype) else 1), *ins)
+
+
+def _abs(prim: Abs, ins: Avals, outs: Avals) -> OperationCost:
+    if not dtypes.is_complex(ins[0].dtype):
+        return work(outs[0].size, *ins)
+    return OperationCost(flops=3 * outs[0].size, transcendentals=outs[0].size)
+
+
+def _sign(prim: Sign, ins: Avals, outs: Avals) -> OperationCost:
+    if not dtypes.is_complex(ins[0].dtype):
+        return work(outs[0].size, *ins)
+    return OperationCost(flops=5 * outs[0].size, transcendentals=outs[0].size)
+
+
+def _conj(prim: Conj, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(flops=ins[0].size if dtypes.is_complex(ins[0].dtype) else 0)
+
+
+def _convert(prim: ConvertElementType, ins: Avals, outs: Avals) -> OperationCost:
+    if ins[0].dtype == outs[0].dtype:
+        return NOTHING
+    return work(outs[0].size * parts(outs[0].dtype), *ins, *outs)
+
+
+def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
+    """One selection for each case but the first, which an index among more than two is compared for."""
+    which, *cases = ins
+    selected = work((len(cases) - 1) * outs[0].size * parts(outs[0].dtype), *outs)
+    compared = (len(cases) - 1) * which.size if len(cases) > 2 else 0
+    return OperationCost(selected.flops, 0, selected.integer_ops + compared)
+
+
+def _reduction(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element folded into another."""
+    dtype = ins[0].dtype
+    each = product(dtype) if isinstance(prim, ReduceProd) else parts(dtype)
+    return work(max(ins[0].size - outs[0].size, 0) * each, *ins)
+
+
+def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element after the first of its row."""
+    (x,) = ins
+    steps = x.size - x.size // x.shape[prim.axis] if x.size else 0
+    if isinstance(prim, CumLogSumExp):
+        return OperationCost(flops=8 * steps, transcendentals=2 * steps)
+    return work(steps * (product(x.dtype) if isinstance(prim, CumProd) else parts(x.dtype)), x)
+
+
+def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
+    """A product and a sum for each element of the result and each that is contracted."""
+    (lhs, _), (out,) = ins, outs
+    (contracted, _), _ = prim.dimension_numbers
+    count = out.size
+    for axis in contracted:
+        count *= lhs.shape[axis]
+    return work(count * (product(out.dtype) + parts(out.dtype)), *ins, out)
+
+
+# ------------------------------------------------------------------ the rules of what reads or writes a part
+
+
+def _cut(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """What is cut out is read, with the numbers that say where."""
+    size = sum(o.nbytes for o in outs)
+    return OperationCost(bytes_read=size + sum(a.nbytes for a in ins[1:]), bytes_written=size)
+
+
+def _update(prim: DynamicUpdateSlice, ins: Avals, outs: Avals) -> OperationCost:
+    """In place."""
+    return OperationCost(bytes_read=sum(a.nbytes for a in ins[1:]), bytes_written=ins[1].nbytes)
+
+
+def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
+    """Filling asks of every number whether it lies between its bounds, and selects."""
+    moved = _cut(prim, ins, outs)
+    if prim.mode is not GatherScatterMode.FILL_OR_DROP:
+        return moved
+    indices = ins[1]
+    windows = indices.size // indices.shape[-1] if indices.size else 0
+    asked = 3 * indices.size + max(indices.size - windows, 0)
+    selected = work(outs[0].size * parts(outs[0].dtype), *outs)
+    return OperationCost(
+        selected.flops, 0, selected.integer_ops + asked, bytes_read=moved.bytes_read, bytes_written=moved.bytes_written
+    )
+
+
+def _scatter(prim: Scattering, ins: Avals, outs: Avals) -> OperationCost:
+    """In place, with one step for each number that is merged with the one that is there."""
+    _, indices, updates = ins
+    merges = not isinstance(prim, Scatter)
+    each = product(updates.dtype) if isinstance(prim, ScatterMul) else parts(updates.dtype)
+    merged = work(updates.size * each if merges else 0, updates)
+    clipped = indices.size if prim.mode is GatherScatterMode.CLIP else 0
+    return OperationCost(
+        merged.flops,
+        0,
+        merged.integer_ops + clipped,
+        bytes_read=indices.nbytes + updates.nbytes * (1 + merges),
+        bytes_written=updates.nbytes,
+    )
+
+
+_ALIKE: Final[tuple[tuple[Callable[[Primitive, Avals, Avals], OperationCost], tuple[type[Primitive], ...]], ...]] = (
+    (_nothing, (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, Name)),
+    (_moved, (Real, Imag, Complex)),
+    (_elementwise, (Elementwise, ReducePrecision)),
+    (_transcendental, (Transcendental, Logarithmic, Polygamma, Atan2, Pow)),
+    (_product, (Mul, Square)),
+    (_equal, (Eq, Ne)),
+    (_reduction, (Reduction, ReduceSum, ArgExtremum)),
+    (_cut, (Slice, DynamicSlice, Split)),
+)
+
+
+def _rules() -> CostRules:
+    rules = CostRules()
+    for rule, kinds in _ALIKE:
+        for kind in kinds:
+            rules = rules.adding(kind, rule)
+    return (
+        rules.adding(Exp2, _exp2)
+        .adding(Logistic, _logistic)
+        .adding(Div, _quotient)
+        .adding(IntegerPow, _integer_pow)
+        .adding(Abs, _abs)
+        .adding(Sign, _sign)
+        .adding(Conj, _conj)
+        .adding(ConvertElementType, _convert)
+        .adding(SelectN, _select)
+        .adding(Cumulative, _cumulative)
+        .adding(DotGeneral, _dot)
+        .adding(DynamicUpdateSlice, _update)
+        .adding(Gather, _gather)
+        .adding(Scattering, _scatter)
+    )
+
+
+RULES: Final = _rules()
+"""The rules for tracefx's own operations. One without a rule moves its operands to its results."""
