@@ -14,15 +14,16 @@
 from __future__ import annotations
 
 from tracefx.testing.checks import Report as Report
+from tracefx.testing.checks import check_batchable as check_batchable
 from tracefx.testing.checks import check_function as check_function
-from tracefx.testing.checks import check_grads as check_grads
 from tracefx.testing.checks import check_linear as check_linear
 from tracefx.testing.checks import check_primitive as check_primitive
+from tracefx.testing.derivatives import check_grads as check_grads
+from tracefx.testing.errors import Inapplicable as Inapplicable
+from tracefx.testing.errors import LawError as LawError
+from tracefx.testing.law import Law as Law
 from tracefx.testing.laws import LAWS as LAWS
 from tracefx.testing.laws import Identity as Identity
-from tracefx.testing.laws import Inapplicable as Inapplicable
-from tracefx.testing.laws import Law as Law
-from tracefx.testing.laws import LawError as LawError
 from tracefx.testing.laws import identity_changes_nothing as identity_changes_nothing
 from tracefx.testing.laws import jit_changes_nothing as jit_changes_nothing
 from tracefx.testing.laws import jit_is_transparent as jit_is_transparent
@@ -36,4 +37,5 @@ from tracefx.testing.laws import transpose_is_adjoint as transpose_is_adjoint
 from tracefx.testing.laws import types_are_as_said as types_are_as_said
 from tracefx.testing.laws import vmap_commutes_with_jvp as vmap_commutes_with_jvp
 from tracefx.testing.laws import vmap_is_a_loop as vmap_is_a_loop
+from tracefx.testing.subjects import array as array
 from tracefx.testing.tolerances import Ulps as Ulps

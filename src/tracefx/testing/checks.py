@@ -1,32 +1,39 @@
-"""All laws at once, for a primitive or a function."""
+"""Many laws at once, for a primitive or a function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
+import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
 from tracefx.core.errors import MissingRuleError
+from tracefx.core.handler import current
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.primitive import Linear, Primitive, Tangent, Zero
-from tracefx.core.values import Value, to_numpy
+from tracefx.core.primitive import Linear, MappedAxis, Primitive, Zero
+from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.transpose import backward
-from tracefx.testing.laws import (
-    LAWS,
-    Inapplicable,
-    Law,
-    adjoint,
-    compare,
-    jvp_is_the_derivative,
-    law,
-    linearize_is_jvp,
-    transpose_is_adjoint,
+from tracefx.ops.basis import batch_first
+from tracefx.testing.errors import Inapplicable
+from tracefx.testing.law import Law, compare, law
+from tracefx.testing.laws import LAWS, adjoint, fronted, vmap_commutes_with_jvp, vmap_is_a_loop
+from tracefx.testing.subjects import (
+    Run,
+    Several,
+    Subject,
+    as_arrays,
+    mapped,
+    of_type,
+    random_like,
+    staged,
+    under,
+    widened,
 )
-from tracefx.testing.subjects import Subject, dense, of_type, push, random_like, staged, widened
 from tracefx.testing.tolerances import DERIVATIVE, Ulps
+from tracefx.transforms.jit import jit
 
 
 @final
@@ -99,41 +106,13 @@ def check_function(f: Callable[..., Any], *args: Any, laws: Sequence[Law] = LAWS
     return _check_all(laws, [Subject.of(f, args, ulps)])
 
 
-def check_grads(f: Callable[..., Any] | Primitive, *args: Any, order: int = 2) -> None:
-    """Check derivatives of a function at arguments, up to an order: forward mode against differences, reverse mode
-    against forward mode.
-
-    Raises `LawError` for a wrong derivative, `ValueError` if no argument has derivatives.
-
-    >>> import numpy as np
-    >>> import tracefx.numpy as fnp
-    >>> check_grads(lambda x, y: fnp.sum(x * fnp.exp(y)), np.array([1.0, 2.0]), 0.5)
-    """
-    subject = Subject.of(f, args)
-    for n in range(order):
-        for each in (jvp_is_the_derivative, linearize_is_jvp, transpose_is_adjoint):
-            each.check(subject)
-        if n < order - 1:
-            subject = _derivative_of(subject)
+# ------------------------------------------------------------------ linear functions
 
 
-def _derivative_of(subject: Subject) -> Subject:
-    """The tangents of the outputs along a fixed direction, as a function of the arguments."""
-    directions = [
-        to_numpy(random_like(a.aval, subject.rng(f"fixed {i}"))) if i in subject.moving else None
-        for i, a in enumerate(subject.args)
-    ]
-
-    def run(*xs: Value) -> list[Value]:
-        tangents: list[Tangent] = [
-            Zero(x.aval.tangent()) if d is None else of_type(d, x.aval) for x, d in zip(xs, directions, strict=True)
-        ]
-        return [dense(t) for t in push(subject.run, xs, tangents)[1] if t.aval.dtype != dtypes.float0]
-
-    return Subject(f"the derivative of {subject.name}", run, subject.args, subject.ulps)
-
-
-@law("a linear function of sums and multiples gives sums and multiples, and its transpose is its adjoint")
+@law(
+    "a linear function of sums and multiples gives sums and multiples, and its transpose is its adjoint",
+    call="check_linear",
+)
 def _is_linear(self: Law, subject: Subject) -> None:
     if len(subject.moving) < len(subject.args):
         raise Inapplicable("every argument of a linear function has to be an array of floats or complex numbers")
@@ -143,7 +122,8 @@ def _is_linear(self: Law, subject: Subject) -> None:
     sums = [of_type(to_numpy(x) + 3 * to_numpy(y), x.aval) for x, y in zip(xs, ys, strict=True)]
     f_x, f_y = subject.run(*xs), subject.run(*ys)
     want = [of_type(to_numpy(a) + 3 * to_numpy(b), a.aval) for a, b in zip(f_x, f_y, strict=True)]
-    compare(self, subject.at(sums), subject.run(*sums), want, ("f(x + 3 y)", "f(x) + 3 f(y)"), DERIVATIVE)
+    tolerance = DERIVATIVE.or_more(subject.ulps)
+    compare(self, subject.at(sums), subject.run(*sums), want, ("f(x + 3 y)", "f(x) + 3 f(y)"), tolerance)
     jaxpr, consts = staged(subject.run, [x.aval for x in xs])
     ws = [random_like(o.aval, rng) for o in f_x]
     pulled = [
@@ -153,7 +133,7 @@ def _is_linear(self: Law, subject: Subject) -> None:
     adjoint(self, subject.at(xs), xs, ws, eval_jaxpr(jaxpr, consts, xs), pulled)
 
 
-def check_linear(f: Callable[..., Any] | Primitive, *args: Any) -> None:
+def check_linear(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
     """Check that a function is linear in all of its arguments together, and that transposing it gives its adjoint.
 
     Only the types of the arguments count. Raises `LawError` if it is not so.
@@ -161,4 +141,87 @@ def check_linear(f: Callable[..., Any] | Primitive, *args: Any) -> None:
     >>> import numpy as np
     >>> check_linear(lambda x, y: x[::-1] - 2.0 * y, np.ones(3), np.ones(3))
     """
-    _is_linear(f, *args)
+    _is_linear(f, *args, ulps=ulps)
+
+
+# ------------------------------------------------------------------ batches
+
+
+def _mapped(run: Run, batch: Several, args: Sequence[Value]) -> list[Value]:
+    axes = (0,) * len(args)
+    return fronted(mapped(run, args, axes, batch.size), batch.size)
+
+
+@law("compiled, a batch gives what it gives evaluated", call="check_batchable")
+def _compiled_batches(self: Law, subject: Subject) -> None:
+    batch = Several.like(subject.args)
+    args = batch.stacked((0,) * len(subject.args))
+    compiled = jit(lambda *xs: as_arrays(_each(subject.run, xs, batch.size)))
+    got = [as_value(o) for o in compiled(*as_arrays(args))]
+    names = ("jit of vmap", "vmap")
+    compare(self, subject.at(args), got, _mapped(subject.run, batch, args), names)
+
+
+def _each(run: Run, args: Sequence[Value], size: int) -> list[Value]:
+    """The outputs for a batch along first axes, under whatever handler is current."""
+    handler = Batch(current(), MappedAxis(size))
+    outs = under(handler, run, [handler.wrap(a, 0) for a in args])
+    return [batch_first(*handler.unwrap(o), handler.axis) for o in outs]
+
+
+@law("batches of batches are loops in loops", call="check_batchable")
+def _batches_of_batches(self: Law, subject: Subject) -> None:
+    outer = Several.like(subject.args)
+    inner = [Several.like(args) for args in outer.each]
+    axes = (0,) * len(subject.args)
+    whole = [
+        of_type(np.stack([to_numpy(x) for x in column]), column[0].aval.with_axis(outer.size, 0))
+        for column in zip(*[each.stacked(axes) for each in inner], strict=True)
+    ]
+    got = fronted(mapped(lambda *xs: _each(subject.run, xs, inner[0].size), whole, axes, outer.size), outer.size)
+    rows = [[subject.run(*args) for args in each.each] for each in inner]
+    want = [
+        of_type(
+            np.stack([np.stack([to_numpy(outs[i]) for outs in row]) for row in rows]),
+            out.aval.with_axis(inner[0].size, 0).with_axis(outer.size, 0),
+        )
+        for i, out in enumerate(rows[0][0])
+    ]
+    compare(self, subject.at(whole), got, want, ("vmap of vmap", "loops"))
+
+
+@law("a batch of one, or of none, has the types of any batch", call="check_batchable")
+def _small_batches(self: Law, subject: Subject) -> None:
+    outs = subject.outs()
+    for size in (1, 0):
+        args = [
+            of_type(np.stack([to_numpy(a)] * size) if size else np.zeros((0, *a.aval.shape)), a.aval.with_axis(size, 0))
+            for a in subject.args
+        ]
+        got = fronted(mapped(subject.run, args, (0,) * len(args), size), size)
+        want = [
+            of_type(np.stack([to_numpy(o)] * size) if size else np.zeros((0, *o.aval.shape)), o.aval.with_axis(size, 0))
+            for o in outs
+        ]
+        compare(self, subject.at(args), got, want, (f"a batch of {size}", "by itself"))
+
+
+BATCHES: Final = (vmap_is_a_loop, _small_batches, _compiled_batches, _batches_of_batches, vmap_commutes_with_jvp)
+
+
+def check_batchable(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
+    """Check that a function can be mapped over batches: along every axis of its arguments, compiled, under another
+    `vmap`, over batches of one and of none, and beside `jvp`. The arguments are those of one element of a batch.
+
+    Raises `LawError` where a batch is not what a loop gives, and what `vmap` raises where it can't be mapped.
+
+    >>> import numpy as np
+    >>> import tracefx.numpy as fnp
+    >>> check_batchable(lambda x, y: fnp.dot(x, y) + y[0], np.ones((2, 3)), np.arange(3.0))
+    """
+    subject = Subject.of(f, args, ulps)
+    if not subject.args:
+        raise ValueError("check_batchable needs arguments: there is nothing to map in a function of none")
+    for each in BATCHES:
+        if each is not vmap_commutes_with_jvp or subject.moving:
+            each.check(subject)

@@ -13,9 +13,9 @@ that says nothing about the arguments, such as one of derivatives about integers
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from attrs import frozen
@@ -27,14 +27,17 @@ from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import CURRENT, Handler, Tracer, current
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.passes import cse, dce, renumber
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage
-from tracefx.programs import VOCABULARY, parse_jaxpr
+from tracefx.programs import parse_jaxpr
+from tracefx.testing.errors import Inapplicable
+from tracefx.testing.evidence import operations_beside
+from tracefx.testing.law import Law, compare, law
 from tracefx.testing.subjects import (
     Axes,
     Run,
@@ -53,101 +56,17 @@ from tracefx.testing.subjects import (
     under,
     widened,
 )
-from tracefx.testing.tolerances import COARSE_DIFFERENCES, DERIVATIVE, DIFFERENCES, EXACT, Ulps, apart
+from tracefx.testing.tolerances import COARSE_DIFFERENCES, DERIVATIVE, DIFFERENCES, EXACT, Ulps
 from tracefx.transforms.jit import jit
 from tracefx.transforms.linearization import Linearization
 
 
-@final
-class LawError(AssertionError):
-    """A law is broken: by what, where, and by how much."""
-
-
-@final
-class Inapplicable(ValueError):
-    """The law says nothing about these arguments."""
-
-
-@final
-@frozen(eq=False)
-class Law:
-    """A statement about functions, and how to check it."""
-
-    name: str
-    statement: str
-    check: Callable[[Subject], None]
-
-    def __call__(self, f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
-        """Check the law for a function at arguments, which are trees of arrays, or for a primitive at operands.
-
-        Values may be `ulps` apart: by default as far as the table allows the operation, or any program.
-        """
-        self.check(Subject.of(f, args, ulps))
-
-    @override
-    def __repr__(self) -> str:
-        return self.name
-
-    def broken(self, subject: Subject, what: str) -> LawError:
-        return LawError(f"{self.statement}, but not so for {subject}\n{what}")
-
-
-def law(statement: str) -> Callable[[Callable[[Law, Subject], None]], Law]:
-    """Make a law of a function that checks it."""
-
-    def made(check: Callable[[Law, Subject], None]) -> Law:
-        itself = Law(check.__name__, statement, lambda subject: check(itself, subject))
-        return itself
-
-    return made
-
-
-# ------------------------------------------------------------------ comparing results
-
-
-def compare(
-    broken: Law,
-    subject: Subject,
-    got: Sequence[Value],
-    want: Sequence[Value],
-    names: tuple[str, str],
-    ulps: Ulps | None = None,
-) -> None:
-    """`LawError` unless both are as many values of the same types, equal up to the tolerance, and none is a tracer."""
-    if len(got) != len(want):
-        raise broken.broken(subject, f"  {names[0]} it has {len(got)} outputs, {names[1]} {len(want)}")
-    for i, (g, w) in enumerate(zip(got, want, strict=True)):
-        _compare_one(broken, subject, i, g, w, names, ulps)
-
-
-def _compare_one(
-    broken: Law, subject: Subject, i: int, got: Value, want: Value, names: tuple[str, str], ulps: Ulps | None
-) -> None:
-    width = max(map(len, names)) + 1
-    for x, name in zip((got, want), names, strict=True):
-        if isinstance(x, Tracer):
-            raise broken.broken(subject, f"  output {i}, {name}, is {x!r}, which belongs to {x.handler.title}")
-    both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
-    if got.aval != want.aval:
-        raise broken.broken(subject, "\n".join([*both, f"  output {i} has types {got.aval!r} and {want.aval!r}"]))
-    g, w = to_numpy(got), to_numpy(want)
-    allowed = (subject.ulps if ulps is None else ulps).for_array(w)
-    distance = apart(g, w, allowed.least)
-    limit = allowed.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
-    if distance.size and float(np.max(distance)) > limit:
-        at = np.unravel_index(int(np.argmax(distance)), distance.shape)
-        place = f" at {tuple(map(int, at))}" if at else ""
-        how = f"{float(distance[at]):.4g} ulps apart, allowed are {limit:.4g}" if limit else "allowed is no difference"
-        verdict = f"  output {i}{place}: {g[at]} and {w[at]}, {how}"
-        raise broken.broken(subject, "\n".join([*both, verdict]))
-
-
-def _require_derivatives(subject: Subject) -> None:
+def require_derivatives(subject: Subject) -> None:
     if not subject.moving:
         raise Inapplicable(f"no argument has derivatives: {show_avals([a.aval for a in subject.args])}")
 
 
-def _tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[Tangent]:
+def random_tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[Tangent]:
     """A random direction: tangents for the chosen arguments, zeros for the others."""
     rng = subject.rng(what)
     return [random_like(a.aval, rng) if i in chosen else Zero(a.aval.tangent()) for i, a in enumerate(subject.args)]
@@ -192,13 +111,11 @@ def jit_is_transparent(self: Law, subject: Subject) -> None:
     compiled = _jitted(subject.run)
     batch = Several.like(subject.args)
     axes: Axes = (0,) * len(subject.args)
-    got, want = [
-        _fronted(mapped(f, batch.stacked(axes), axes, batch.size), batch.size) for f in (compiled, subject.run)
-    ]
+    got, want = [fronted(mapped(f, batch.stacked(axes), axes, batch.size), batch.size) for f in (compiled, subject.run)]
     compare(self, subject, got, want, ("vmap of jit", "vmap alone"))
     if not subject.moving:
         return
-    tangents = _tangents(subject, subject.moving, "directions")
+    tangents = random_tangents(subject, subject.moving, "directions")
     got, want = [
         [*outs, *map(dense, ts)] for outs, ts in (push(f, subject.args, tangents) for f in (compiled, subject.run))
     ]
@@ -208,12 +125,12 @@ def jit_is_transparent(self: Law, subject: Subject) -> None:
     got, want = [list(map(dense, each.push(tangents))) for each in linear]
     compare(self, subject, got, want, ("linearize of jit", "linearize alone"), _derivative(subject))
     if any(linear[1].moved):
-        cts = _cotangents(subject, linear[1], "cotangents")
+        cts = random_cotangents(subject, linear[1], "cotangents")
         got, want = [list(map(dense, each.pull(cts))) for each in linear]
         compare(self, subject, got, want, ("vjp of jit", "vjp alone"), _derivative(subject))
 
 
-def _cotangents(subject: Subject, linear: Linearization, what: str) -> list[Tangent]:
+def random_cotangents(subject: Subject, linear: Linearization, what: str) -> list[Tangent]:
     """Random cotangents of the outputs that have derivatives."""
     rng = subject.rng(what)
     return [
@@ -232,27 +149,37 @@ def _derivative(subject: Subject) -> Ulps:
 
 @law("a jvp is what differences along its direction tend to")
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
-    _require_derivatives(subject)
+    require_derivatives(subject)
     wide = widened(subject)
     at = wide.outs()
-    some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
-    numbers = [wide.args[i].aval.dtype for i in wide.moving] + [at[i].aval.dtype for i in some]
-    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
-    if narrowest < 32:
-        raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
-    step, ulps = (2.0**-17, DIFFERENCES) if narrowest == 64 else (2.0**-8, COARSE_DIFFERENCES)
     for chosen in subsets(wide.moving):
-        tangents = _tangents(wide, chosen, f"direction {chosen}")
+        tangents = random_tangents(wide, chosen, f"direction {chosen}")
         outs, pushed = push(wide.run, wide.args, tangents)
         compare(self, wide, outs, at, ("beside its tangent", "evaluated"))
-        ahead, behind = [_moved_by(wide, tangents, h) for h in (step, -step)]
+        slopes, ulps = differences(wide, tangents, at)
         for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
             if t.aval != out.aval.tangent():
                 raise self.broken(
                     wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
                 )
-        slopes = [of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
-        compare(self, wide, [dense(pushed[i]) for i in some], slopes, ("jvp", "differences"), ulps)
+        numbers = [dense(t) for t in pushed if t.aval.dtype != dtypes.float0]
+        compare(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
+
+
+def differences(subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value]) -> tuple[list[Value], Ulps]:
+    """How the outputs with derivatives, `at` the arguments, differ along a direction, and how exactly that is known.
+
+    Raises `Inapplicable` if numbers are too narrow to say anything.
+    """
+    some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
+    numbers = [subject.args[i].aval.dtype for i in subject.moving] + [at[i].aval.dtype for i in some]
+    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
+    if narrowest < 32:
+        raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
+    step, ulps = (2.0**-17, DIFFERENCES) if narrowest == 64 else (2.0**-8, COARSE_DIFFERENCES)
+    ahead, behind = [_moved_by(subject, tangents, h) for h in (step, -step)]
+    slopes: list[Value] = [of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
+    return slopes, ulps.or_more(subject.ulps)
 
 
 def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
@@ -265,9 +192,9 @@ def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> lis
 
 @law("linearize gives what jvp gives")
 def linearize_is_jvp(self: Law, subject: Subject) -> None:
-    _require_derivatives(subject)
+    require_derivatives(subject)
     for chosen in subsets(subject.moving):
-        tangents = _tangents(subject, chosen, f"direction {chosen}")
+        tangents = random_tangents(subject, chosen, f"direction {chosen}")
         outs, pushed = push(subject.run, subject.args, tangents)
         linear = linearized(subject.run, subject.args, [i in chosen for i in range(len(subject.args))])
         check_jaxpr(linear.jaxpr)
@@ -285,14 +212,14 @@ def linearize_is_jvp(self: Law, subject: Subject) -> None:
 
 @law("<J v, w> = <v, Jᵀ w> for any directions v and w")
 def transpose_is_adjoint(self: Law, subject: Subject) -> None:
-    _require_derivatives(subject)
+    require_derivatives(subject)
     wide = widened(subject)
     for chosen in subsets(wide.moving):
         linear = linearized(wide.run, wide.args, [i in chosen for i in range(len(wide.args))])
         if not any(linear.moved):
             continue
-        tangents = _tangents(wide, chosen, f"direction {chosen}")
-        cts = _cotangents(wide, linear, f"cotangents {chosen}")
+        tangents = random_tangents(wide, chosen, f"direction {chosen}")
+        cts = random_cotangents(wide, linear, f"cotangents {chosen}")
         adjoint(self, wide, tangents, cts, linear.push(tangents), linear.pull(cts))
 
 
@@ -303,6 +230,7 @@ def adjoint(
     ws: Sequence[Tangent],
     pushed: Sequence[Tangent],
     pulled: Sequence[Tangent],
+    ulps: Ulps = DERIVATIVE,
 ) -> None:
     """`LawError` unless `<pushed, ws>` is `<vs, pulled>` and the pulled cotangents have the types of the arguments."""
     for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
@@ -310,9 +238,9 @@ def adjoint(
             raise broken.broken(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
     left, right = [_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
     numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
-    eps = max(float(dtypes.finfo(d).eps) for d in numbers)
+    unit = max(float(dtypes.finfo(d).eps) * ulps.of(dtypes.real_dtype(d)) for d in numbers)
     size = float(np.abs(left).sum() + np.abs(right).sum())
-    allowed = DERIVATIVE.f64 * eps * max(size, DERIVATIVE.least)
+    allowed = unit * max(size, ulps.least)
     if not abs(left.sum() - right.sum()) <= allowed and np.isfinite(size):
         sides = f"  <J v, w> = {left.sum()!r}\n  <v, Jᵀ w> = {right.sum()!r}"
         inputs = [f"  v = {[shown(v) for v in vs if not isinstance(v, Zero)]}"]
@@ -341,7 +269,7 @@ def vmap_is_a_loop(self: Law, subject: Subject) -> None:
         stacked = subject.at(batch.stacked(axes))
         try:
             outs = mapped(subject.run, stacked.args, axes, batch.size)
-            got = _fronted(outs, batch.size)
+            got = fronted(outs, batch.size)
         except (IndexError, AssertionError) as error:  # an axis that is not there
             raise self.broken(stacked, f"  in_axes={axes}: {error!r}") from error
         which = tuple([axis is not None for axis in axes])
@@ -367,7 +295,7 @@ def every_axes(ranks: Sequence[int], most: int = 80) -> list[Axes]:
     return all_axes[:: -(-len(all_axes) // most)] if all_axes else []
 
 
-def _fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
+def fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
     """The outputs for a batch, batch axis in front."""
     fronted: list[Value] = []
     for val, axis, _ in outs:
@@ -382,11 +310,11 @@ def _fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size:
 
 @law("vmap and jvp commute")
 def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
-    _require_derivatives(subject)
+    require_derivatives(subject)
     batch = Several.like(subject.args)
     axes: Axes = (0,) * len(subject.args)
     stacked = subject.at(batch.stacked(axes))
-    tangents = _tangents(stacked, stacked.moving, "directions")
+    tangents = random_tangents(stacked, stacked.moving, "directions")
 
     def paired(inner: Handler) -> tuple[JVP, list[Value]]:
         handler = JVP(inner)
@@ -406,12 +334,12 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
     pairs = list(map(jvp.unwrap, under(jvp, subject.run, wrapped)))
     first: list[Value] = []
     for p, t in pairs:
-        first += _fronted([(*over.unwrap(p), None)], batch.size)
+        first += fronted([(*over.unwrap(p), None)], batch.size)
         zeros = [np.zeros((batch.size, *t.aval.shape))]
         first += (
             [of_type(zeros[0], t.aval.with_axis(batch.size, 0))]
             if isinstance(t, Zero)
-            else _fronted([(*over.unwrap(t), None)], batch.size)
+            else fronted([(*over.unwrap(t), None)], batch.size)
         )
     compare(self, stacked, first, pushed_last, ("vmap of jvp", "jvp of vmap"), _derivative(subject))
 
@@ -419,7 +347,7 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
 def _both(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) -> list[Value]:
     both: list[Value] = []
     for (p, t), axis in pairs:
-        both += _fronted([(p, axis, None), (dense(t), axis, None)], size)
+        both += fronted([(p, axis, None), (dense(t), axis, None)], size)
     return both
 
 
@@ -459,7 +387,7 @@ def identity_changes_nothing(self: Law, subject: Subject) -> None:
     if programs[0] != programs[1]:
         raise self.broken(subject, f"  staged under it:\n{programs[0]}\n  without it:\n{programs[1]}")
     with suppress(MissingRuleError):
-        tangents = _tangents(subject, subject.moving, "directions")
+        tangents = random_tangents(subject, subject.moving, "directions")
         got, want = [
             [*o, *map(dense, t)] for o, t in (push(r, subject.args, tangents) for r in (unchanged, subject.run))
         ]
@@ -477,7 +405,7 @@ def tracers_stay_inside(self: Law, subject: Subject) -> None:
     with suppress(MissingRuleError):
         results += [x for x, _, _ in mapped(subject.run, batch.stacked(axes), axes, batch.size)]
     with suppress(MissingRuleError):
-        pushed, tangents = push(subject.run, subject.args, _tangents(subject, subject.moving, "directions"))
+        pushed, tangents = push(subject.run, subject.args, random_tangents(subject, subject.moving, "directions"))
         results += [*pushed, *map(dense, tangents)]
     for x in results:
         if isinstance(x, Tracer):
@@ -488,20 +416,10 @@ def tracers_stay_inside(self: Law, subject: Subject) -> None:
 # ------------------------------------------------------------------ programs
 
 
-def _primitives(jaxpr: Jaxpr) -> Mapping[str, type[Primitive]]:
-    found: dict[str, type[Primitive]] = {}
-    for eqn in jaxpr.eqns:
-        found[eqn.prim.name] = type(eqn.prim)
-        if isinstance(eqn.prim, CarriesJaxprs):
-            for body in eqn.prim.jaxprs():
-                found.update(_primitives(body))
-    return found
-
-
 @law("a program read from its text is the program")
 def text_says_it_all(self: Law, subject: Subject) -> None:
     jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
-    own = [prim for name, prim in _primitives(jaxpr).items() if VOCABULARY.get(name) is not prim]
+    own = operations_beside(jaxpr)
     again = parse_jaxpr(str(jaxpr), *own)
     if again != jaxpr:
         raise self.broken(subject, f"  the program: {jaxpr}\n  as read:     {again}")

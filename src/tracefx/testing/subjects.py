@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias, cast, final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernels import quietly
@@ -23,6 +24,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
+from tracefx.testing.programs import Written
 from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 
@@ -42,6 +44,8 @@ class Subject:
     args: tuple[Value, ...]
     ulps: Ulps
     prim: Primitive | None = None
+    written: Written | None = None
+    """The function itself, if it was made of its source."""
 
     @staticmethod
     def of(f: Callable[..., Any] | Primitive, args: Sequence[Any], ulps: Ulps | None = None) -> Subject:
@@ -59,7 +63,9 @@ class Subject:
             return [as_value(leaf, "an output") for leaf in cast(list[ArrayLike], trees.flatten(out)[0])]
 
         name = getattr(f, "__name__", type(f).__name__)
-        return Subject(name, run, tuple([as_value(leaf) for leaf in leaves]), PROGRAM if ulps is None else ulps)
+        values = tuple([as_value(leaf) for leaf in leaves])
+        written = f if isinstance(f, Written) else None
+        return Subject(name, run, values, PROGRAM if ulps is None else ulps, written=written)
 
     def outs(self) -> list[Value]:
         """The outputs, evaluated."""
@@ -67,7 +73,7 @@ class Subject:
 
     def at(self, args: Sequence[Value]) -> Subject:
         """The same function at other arguments."""
-        return Subject(self.name, self.run, tuple(args), self.ulps, self.prim)
+        return evolve(self, args=tuple(args))
 
     def over(self, run: Run) -> Subject:
         """Another function at the same arguments."""
@@ -99,6 +105,33 @@ def shown(x: Value) -> str:
 
 
 # ------------------------------------------------------------------ values
+
+
+def array(
+    numbers: object, dtype: DTypeLike = np.float32, *, shape: tuple[int, ...] | None = None, weak_type: bool = False
+) -> Array:
+    """An array of exactly the type that is asked for, whatever the settings: 64 bits stay 64, weak types too.
+
+    The numbers are nested lists or an array; or the text that reports write in their place where they are many, which
+    needs a `shape`. It is how the reports of broken laws write arguments down.
+
+    Raises `ValueError` for numbers that make no array of the shape.
+
+    >>> array([0.5, -1], "float64"), array(2, "int32", weak_type=True)
+    (Array([ 0.5, -1. ], dtype=float64), Array(2, dtype=int32, weak_type=True))
+    """
+    kind = as_dtype(dtype)
+    if isinstance(numbers, str):
+        host = np.frombuffer(zlib.decompress(base64.b85decode(numbers)), kind).reshape(shape or ())
+    else:
+        host = quietly(lambda: np.asarray(numbers).astype(kind))
+        host = host if shape is None else host.reshape(shape)
+    return ConcreteArray(ShapedArray(host.shape, kind, weak_type), np.array(host))
+
+
+def packed(host: NDArray) -> str:
+    """The numbers as text for `array`."""
+    return base64.b85encode(zlib.compress(np.ascontiguousarray(host).tobytes(), 9)).decode()
 
 
 def of_type(host: NDArray, aval: ShapedArray) -> ConcreteArray:

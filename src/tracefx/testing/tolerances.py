@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import Final, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
+from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
 
 
 @final
-@frozen
+@frozen(repr=False)
 class Ulps:
     """How far two results may be apart, in units in the last place of the larger one's components."""
 
@@ -31,6 +32,11 @@ class Ulps:
     """Results smaller than this may be wrong by as much as it: terms of its size cancel in them."""
     beside_largest: bool = False
     """Whether every number may be wrong by as much as the largest of the array."""
+
+    @override
+    def __repr__(self) -> str:
+        chosen = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(Ulps) if getattr(self, f.name) != f.default]
+        return f"Ulps({', '.join(chosen)})"
 
     def of(self, dtype: DType) -> float:
         if dtypes.is_complex(dtype) and self.parts is not None:

@@ -1,0 +1,191 @@
+"""What shows that a law is broken: the smallest program found, as a jaxpr and as Python that runs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.errors import ParseError
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.programs import VOCABULARY, parse_jaxpr
+from tracefx.testing.errors import LawError
+from tracefx.testing.programs import IMPORTS
+from tracefx.testing.reduction import Candidate, smallest
+from tracefx.testing.subjects import Subject, packed, staged
+from tracefx.testing.tolerances import PROGRAM, Ulps
+
+
+def evidence(check: Callable[[Subject], None], call: str, subject: Subject, options: str = "") -> str:
+    """A program that fails a check, as a jaxpr and as Python that calls `call`; empty if it can't be traced."""
+    try:
+        jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
+    except Exception:  # whatever the function raises: there is nothing to show then
+        return ""
+    if subject.written is not None:
+        python = script(
+            subject.written.source, call, [subject.written.name, *map(source_of, subject.args)], subject.ulps, options
+        )
+        return report(f"it is this program:\n{shown(jaxpr)}", python)
+
+    def breaks(candidate: Candidate) -> bool:
+        try:
+            check(Subject("program", candidate.run, candidate.args, subject.ulps))
+        except LawError:
+            return True
+        except Exception:  # another failure than the one that is to be shown
+            return False
+        return False
+
+    found = smallest(Candidate(jaxpr, tuple(consts), subject.args), breaks)
+    if found is None:
+        return report(
+            f"traced, the function is this program:\n{shown(jaxpr)}\n"
+            "which keeps the law: what breaks it is in how the function looks at its arguments"
+        )
+    heading = "the smallest program found that breaks it:"
+    definition = definition_of("program", found.jaxpr, found.consts)
+    if definition is None:
+        return report(f"{heading}\n{shown(found.jaxpr)}\nwhich holds functions, so that its text is not all of it")
+    python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options)
+    return report(f"{heading}\n{shown(found.jaxpr)}", python)
+
+
+def report(program: str, python: str | None = None) -> str:
+    return program if python is None else f"{program}\nin Python:\n{textwrap.indent(python, '  ')}"
+
+
+def shown(jaxpr: Jaxpr) -> str:
+    return textwrap.indent(str(jaxpr), "  ")
+
+
+# ------------------------------------------------------------------ Python
+
+
+def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "") -> str:
+    """A Python program: imports, definitions, and a check of `tracefx.testing` with the settings of here."""
+    names = sorted({call, *[name for name in ("array", "Ulps") if any(f"{name}(" in arg for arg in args)]})
+    given = [*args, *([options] if options else [])]
+    if ulps != PROGRAM:
+        names = sorted({*names, "Ulps"})
+        given.append(f"ulps={ulps!r}")
+    contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
+    text = " ".join([definitions, *given])
+    imports = [line for line in IMPORTS if f"{line.split()[-1]}." in text or (contexts and "as fx" in line)]
+    lines = [*imports, f"from tracefx.testing import {', '.join(names)}", "", definitions, ""]
+    if contexts:
+        lines.append(f"with {', '.join(contexts)}:")
+    lines.append(f"{'    ' if contexts else ''}{call}({', '.join(given)})")
+    return "\n".join(lines)
+
+
+def definition_of(name: str, jaxpr: Jaxpr, consts: Sequence[Value]) -> str | None:
+    """Python that defines a function which is a program; `None` if the program can't be read from its text."""
+    own = operations_beside(jaxpr)
+    try:
+        if parse_jaxpr(str(jaxpr), *own) != jaxpr:
+            return None
+    except ParseError:
+        return None
+    imports = [_import(prim) for prim in own]
+    more = "".join([f", {prim.__qualname__}" for prim in own])
+    held = ", ".join(map(source_of, consts))
+    return "\n".join(
+        [
+            *imports,
+            f'{name}_jaxpr = fx.parse_jaxpr("""',
+            str(jaxpr).replace("\\", "\\\\"),
+            f'"""{more})',
+            "",
+            f"def {name}(*xs):",
+            f"    return fx.eval_jaxpr({name}_jaxpr, [{held}], xs)",
+        ]
+    )
+
+
+def _import(prim: type[Primitive]) -> str:
+    if "." in prim.__qualname__ or prim.__module__ == "__main__":
+        return f"# {prim.__qualname__} of {prim.__module__} is the class of the operation {prim.name!r}"
+    return f"from {prim.__module__} import {prim.__qualname__}"
+
+
+def operations_beside(jaxpr: Jaxpr) -> list[type[Primitive]]:
+    """The classes of a program's operations that are not tracefx's own, one of each name."""
+    return list({prim.name: prim for prim in _primitives(jaxpr) if VOCABULARY.get(prim.name) is not prim}.values())
+
+
+def _primitives(jaxpr: Jaxpr) -> Iterator[type[Primitive]]:
+    """The classes of the operations of a program, in its bodies too."""
+    for eqn in jaxpr.eqns:
+        yield type(eqn.prim)
+        if isinstance(eqn.prim, CarriesJaxprs):
+            for body in eqn.prim.jaxprs():
+                yield from _primitives(body)
+
+
+# ------------------------------------------------------------------ values
+
+_SHORT: Final = 64
+
+
+def source_of(x: Any) -> str:
+    """Python that makes a tree of arrays, in terms of `np` and of `array` from `tracefx.testing`.
+
+    >>> source_of({"w": [np.float32([0.5, np.nan]), 1]})
+    "{'w': [array([0.5, np.nan], 'float32'), 1]}"
+    """
+    match x:
+        case None | bool() | int() | str():
+            return repr(x)
+        case dict():
+            return "{" + ", ".join([f"{k!r}: {source_of(v)}" for k, v in x.items()]) + "}"
+        case list():
+            return f"[{', '.join(map(source_of, x))}]"
+        case tuple() if hasattr(x, "_fields"):
+            return f"{type(x).__name__}({', '.join(map(source_of, x))})"
+        case tuple():
+            return f"({', '.join(map(source_of, x))}{',' if len(x) == 1 else ''})"
+        case ConcreteArray() | Literal() | np.ndarray() | np.generic() | float() | complex():
+            return _array(x if isinstance(x, ConcreteArray | Literal) else as_value(x))
+        case _:
+            return repr(x)
+
+
+def _array(x: Value) -> str:
+    host, aval = to_numpy(x), x.aval
+    if isinstance(x, Literal) and aval.weak_type:
+        return _number(host.item())
+    weak = ", weak_type=True" if aval.weak_type else ""
+    numbers = _numbers(host)
+    shape = f", shape={host.shape}" if numbers.startswith(("'", '"')) else ""
+    return f"array({numbers}, {aval.dtype.name!r}{shape}{weak})"
+
+
+def _numbers(host: dtypes.NDArray) -> str:
+    if 0 in host.shape:
+        return f"np.zeros({host.shape})"
+    if host.size > 3 and np.all(host == 1):
+        return f"np.ones({host.shape})"
+    if host.size <= _SHORT:
+        return _nested(host.tolist())
+    return repr(packed(host))
+
+
+def _nested(numbers: Any) -> str:
+    return f"[{', '.join(map(_nested, numbers))}]" if isinstance(numbers, list) else _number(numbers)
+
+
+def _number(x: complex | int | bool) -> str:
+    """A number, by names where it has no digits."""
+    if isinstance(x, complex):
+        return f"complex({_number(x.real)}, {_number(x.imag)})"
+    if isinstance(x, float) and not np.isfinite(x):
+        return "np.nan" if np.isnan(x) else "np.inf" if x > 0 else "-np.inf"
+    return repr(x)

@@ -1,0 +1,107 @@
+"""What a law is, how it is found broken, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.handler import Tracer
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value, to_numpy
+from tracefx.testing.errors import LawError
+from tracefx.testing.evidence import evidence
+from tracefx.testing.subjects import Subject, shown
+from tracefx.testing.tolerances import Ulps, apart
+
+
+@final
+@frozen(eq=False)
+class Law:
+    """A statement about functions, and how to check it."""
+
+    name: str
+    statement: str
+    check: Callable[[Subject], None]
+
+    def __call__(self, f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
+        """Check the law for a function at arguments, which are trees of arrays, or for a primitive at operands.
+
+        Values may be `ulps` apart: by default as far as the table allows the operation, or any program.
+        """
+        self.check(Subject.of(f, args, ulps))
+
+    @override
+    def __repr__(self) -> str:
+        return self.name
+
+    def broken(self, subject: Subject, what: str) -> LawError:
+        return LawError(f"{self.statement}, but not so for {subject}\n{what}")
+
+
+def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Subject], None]], Law]:
+    """Make a law of a function that checks it. `call` is what of `tracefx.testing` checks it, by default the law."""
+
+    def made(check: Callable[[Law, Subject], None]) -> Law:
+        def checked(subject: Subject) -> None:
+            try:
+                check(itself, subject)
+            except LawError as error:
+                raise error.shown_by(lambda: evidence(itself.check, call or itself.name, subject)) from None
+
+        itself = Law(check.__name__, statement, checked)
+        return itself
+
+    return made
+
+
+# ------------------------------------------------------------------ comparing results
+
+
+def compare(
+    broken: Law,
+    subject: Subject,
+    got: Sequence[Value],
+    want: Sequence[Value],
+    names: tuple[str, str],
+    ulps: Ulps | None = None,
+) -> None:
+    """`LawError` unless both are as many values of the same types, equal up to the tolerance, and none is a tracer."""
+    what = difference(got, want, names, subject.ulps if ulps is None else ulps)
+    if what is not None:
+        raise broken.broken(subject, what)
+
+
+def difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, str], ulps: Ulps) -> str | None:
+    """In which way two sequences of values differ, both shown; `None` if they are equal up to the tolerance."""
+    if len(got) != len(want):
+        return f"  {names[0]} it has {len(got)} outputs, {names[1]} {len(want)}"
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        what = _difference_of_one(i, g, w, names, ulps)
+        if what is not None:
+            return what
+    return None
+
+
+def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], ulps: Ulps) -> str | None:
+    width = max(map(len, names)) + 1
+    for x, name in zip((got, want), names, strict=True):
+        if isinstance(x, Tracer):
+            return f"  output {i}, {name}, is {x!r}, which belongs to {x.handler.title}"
+    both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
+    if got.aval != want.aval:
+        return "\n".join([*both, f"  output {i} has types {got.aval!r} and {want.aval!r}"])
+    g, w = to_numpy(got), to_numpy(want)
+    allowed = ulps.for_array(w)
+    distance = apart(g, w, allowed.least)
+    limit = allowed.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
+    if distance.size and float(np.max(distance)) > limit:
+        at = np.unravel_index(int(np.argmax(distance)), distance.shape)
+        place = f" at {tuple(map(int, at))}" if at else ""
+        how = f"{float(distance[at]):.4g} ulps apart, allowed are {limit:.4g}" if limit else "allowed is no difference"
+        return "\n".join([*both, f"  output {i}{place}: {g[at]} and {w[at]}, {how}"])
+    return None
