@@ -36,7 +36,7 @@ class Prunable:
 # ------------------------------------------------------------------ making a new program
 
 
-class _Rebuild:
+class Rebuild:
     """A copy of a program in the making, its variables numbered as they come."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
@@ -72,7 +72,7 @@ class _Rebuild:
     def add(self, eqn: Eqn, prim: Primitive, inputs: tuple[Atom, ...], outs: Sequence[Var]) -> None:
         """An equation that takes the place of `eqn`; its inputs are of the new program, its outputs of the old one."""
         new = Eqn(prim, inputs, self.binders(outs), eqn.source)
-        same = prim is eqn.prim and _same(new.inputs, eqn.inputs) and _same(new.outs, eqn.outs)
+        same = prim is eqn.prim and same_objects(new.inputs, eqn.inputs) and same_objects(new.outs, eqn.outs)
         self.changed |= not same
         self.eqns.append(eqn if same else new)
 
@@ -80,19 +80,21 @@ class _Rebuild:
         new = Jaxpr(tuple(constvars), tuple(invars), tuple(self.eqns), self.reads(outs))
         old = self.old
         same = not self.changed and len(new.eqns) == len(old.eqns) and len(new.invars) == len(old.invars)
-        return old if same and _same(new.outs, old.outs) else new
+        return old if same and same_objects(new.outs, old.outs) else new
 
 
-def _same(xs: Sequence[object], ys: Sequence[object]) -> bool:
+def same_objects(xs: Sequence[object], ys: Sequence[object]) -> bool:
+    """Whether two sequences hold the very same objects."""
     return len(xs) == len(ys) and all(map(operator.is_, xs, ys))
 
 
-def _in_bodies(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+def in_bodies(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+    """The operation with its bodies transformed; the very same one if none changes."""
     if not isinstance(prim, CarriesJaxprs):
         return prim
     bodies = prim.jaxprs()
     new = tuple(map(transform, bodies))
-    return prim if _same(new, bodies) else prim.with_jaxprs(*new)
+    return prim if same_objects(new, bodies) else prim.with_jaxprs(*new)
 
 
 # ------------------------------------------------------------------ renumbering
@@ -111,10 +113,10 @@ def renumber(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _renumber(jaxpr: Jaxpr) -> Jaxpr:
-    new = _Rebuild(jaxpr)
+    new = Rebuild(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     for eqn in jaxpr.eqns:
-        prim = _in_bodies(eqn.prim, renumber)
+        prim = in_bodies(eqn.prim, renumber)
         new.add(eqn, prim, new.reads(eqn.inputs), eqn.outs)
     return new.finish(constvars, invars, jaxpr.outs)
 
@@ -164,11 +166,11 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
             if v.index in live:
                 break
         else:
-            if not _is_observable(prim):
+            if not is_observable(prim):
                 continue
         if isinstance(prim, (Prunable, CarriesJaxprs)):
             left, inputs, binders = _without_unused(eqn, tuple([v.index in live for v in eqn.outs]))
-            if left is not prim or not _same(inputs, eqn.inputs) or not _same(binders, eqn.outs):
+            if left is not prim or not same_objects(inputs, eqn.inputs) or not same_objects(binders, eqn.outs):
                 smaller[len(kept)] = left, inputs, binders
         for x in inputs:
             if isinstance(x, Var):
@@ -178,7 +180,7 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
     whole = len(outs) == len(jaxpr.outs) and len(kept) == len(jaxpr.eqns) and not smaller
     if whole and all(left_ins) and _is_numbered(jaxpr):
         return jaxpr, left_ins
-    new = _Rebuild(jaxpr)
+    new = Rebuild(jaxpr)
     constvars = new.binders(jaxpr.constvars)
     invars = new.binders(_chosen(jaxpr.invars, left_ins))
     for i in reversed(range(len(kept))):
@@ -192,7 +194,7 @@ def _without_unused(eqn: Eqn, used: tuple[bool, ...]) -> tuple[Primitive, tuple[
     if isinstance(eqn.prim, Prunable):
         prim, used_ins, kept_outs = eqn.prim.prune(used)
         return prim, tuple(_chosen(eqn.inputs, used_ins)), tuple(_chosen(eqn.outs, kept_outs))
-    return _in_bodies(eqn.prim, dce), eqn.inputs, eqn.outs
+    return in_bodies(eqn.prim, dce), eqn.inputs, eqn.outs
 
 
 def _is_numbered(jaxpr: Jaxpr) -> bool:
@@ -204,7 +206,8 @@ def _is_numbered(jaxpr: Jaxpr) -> bool:
     return indices == list(range(len(indices)))
 
 
-def _is_observable(prim: Primitive) -> bool:
+def is_observable(prim: Primitive) -> bool:
+    """Whether the operation does something that a program must neither drop nor repeat."""
     return any(e.observable for e in prim.effects)
 
 
@@ -224,12 +227,12 @@ def cse(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _share(jaxpr: Jaxpr) -> Jaxpr:
-    new = _Rebuild(jaxpr)
+    new = Rebuild(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     known: dict[tuple[Primitive, tuple[Atom, ...]], Sequence[Atom]] = {}
     for eqn in jaxpr.eqns:
-        prim, inputs = _in_bodies(eqn.prim, cse), new.reads(eqn.inputs)
-        if _is_observable(prim):
+        prim, inputs = in_bodies(eqn.prim, cse), new.reads(eqn.inputs)
+        if is_observable(prim):
             new.add(eqn, prim, inputs, eqn.outs)
             continue
         outs = known.get((prim, inputs))

@@ -1,0 +1,114 @@
+"""Programs in a canonical order, and equality up to that order."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from attrs import evolve
+
+from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.passes import in_bodies, is_observable
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+
+J = TypeVar("J", Jaxpr, ClosedJaxpr)
+
+
+def canonical(jaxpr: J) -> J:
+    """The program in the order that its outputs ask for it, every operation on the same operands once, nothing unused.
+
+    So are its bodies. Equations with observable effects come first, in their order, each after what it needs; then
+    what the outputs need, from the first to the last. The constants of a `ClosedJaxpr` stand in the order of their
+    first use, without those that nobody uses. Linear in the length of the program.
+
+    >>> from tracefx.programs import parse_jaxpr
+    >>> canonical(parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = cos a in (c, b) }"))
+    { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = sin a in (b, c) }
+    """
+    if isinstance(jaxpr, ClosedJaxpr):
+        return _with_constants_in_order(_canonical(jaxpr.jaxpr), jaxpr.consts)
+    return _canonical(jaxpr)
+
+
+def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
+    """Whether two programs are equal but for names, the order of independent equations, and work done twice or in vain.
+
+    It is equality of their `canonical` programs. What it identifies: programs whose variables have other names; whose
+    equations, in their bodies too, stand in another order that keeps effects in theirs; that compute the same twice or
+    once; that compute what nobody uses. What it does not: the order of operands (`x + y` and `y + x`), what `simplify`
+    would make equal, a call and its body (`inline` first), unused outputs of loops and branches (`dce` first).
+    Constants of `ClosedJaxpr`s count by their types and bits.
+
+    >>> from tracefx.programs import parse_jaxpr
+    >>> a = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x; z:f32[] = cos x in (y, z) }")
+    >>> b = parse_jaxpr("{ lambda ; x:f32[]. let z:f32[] = cos x; u:f32[] = exp x; y:f32[] = sin x in (y, z) }")
+    >>> a == b, equivalent(a, b)
+    (False, True)
+    """
+    if isinstance(a, ClosedJaxpr) and isinstance(b, ClosedJaxpr):
+        return canonical(a) == canonical(b)
+    if isinstance(a, Jaxpr) and isinstance(b, Jaxpr):
+        return canonical(a) == canonical(b)
+    raise TypeError(f"equivalent compares two jaxprs or two closed jaxprs, got {type(a).__name__}, {type(b).__name__}")
+
+
+def _canonical(jaxpr: Jaxpr) -> Jaxpr:
+    return jaxpr.memo.get("canonical", lambda: _ordered(jaxpr))
+
+
+def _ordered(jaxpr: Jaxpr) -> Jaxpr:
+    binders = [Var(i, v.aval) for i, v in enumerate(jaxpr.constvars + jaxpr.invars)]
+    atoms: dict[int, Atom] = dict(zip([v.index for v in jaxpr.constvars + jaxpr.invars], binders, strict=True))
+    makers = {v.index: eqn for eqn in jaxpr.eqns for v in eqn.outs}
+    eqns: list[Eqn] = []
+    known: dict[tuple[Primitive, tuple[Atom, ...]], tuple[Var, ...]] = {}
+    done: set[int] = set()
+    count = len(binders)
+
+    def read(x: Atom) -> Atom:
+        return x if isinstance(x, Literal) else atoms[x.index]
+
+    def write(eqn: Eqn) -> None:
+        nonlocal count
+        prim, inputs = in_bodies(eqn.prim, _canonical), tuple(map(read, eqn.inputs))
+        pure = not is_observable(prim)
+        outs = known.get((prim, inputs)) if pure else None
+        if outs is None:
+            outs = tuple([Var(count + i, v.aval) for i, v in enumerate(eqn.outs)])
+            count += len(outs)
+            eqns.append(Eqn(prim, inputs, outs, eqn.source))
+            if pure:
+                known[prim, inputs] = outs
+        atoms.update(zip([v.index for v in eqn.outs], outs, strict=True))
+
+    def need(*wanted: Eqn) -> None:
+        todo = [(eqn, False) for eqn in reversed(wanted)]
+        while todo:
+            eqn, ready = todo.pop()
+            if ready:
+                write(eqn)
+            elif id(eqn) not in done:
+                done.add(id(eqn))
+                todo.append((eqn, True))
+                for x in reversed(eqn.inputs):
+                    if isinstance(x, Var) and x.index in makers:
+                        todo.append((makers[x.index], False))
+
+    for eqn in jaxpr.eqns:
+        if is_observable(eqn.prim):
+            need(eqn)
+    for x in jaxpr.outs:
+        if isinstance(x, Var) and x.index in makers:
+            need(makers[x.index])
+    n = len(jaxpr.constvars)
+    return Jaxpr(tuple(binders[:n]), tuple(binders[n:]), tuple(eqns), tuple(map(read, jaxpr.outs)))
+
+
+def _with_constants_in_order(jaxpr: Jaxpr, consts: tuple[Value, ...]) -> ClosedJaxpr:
+    atoms = [x for eqn in jaxpr.eqns for x in eqn.inputs] + list(jaxpr.outs)
+    first = {x.index: None for x in atoms if isinstance(x, Var)}
+    values = {v.index: (v, x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
+    used = [values[i] for i in first if i in values]
+    closed = evolve(jaxpr, constvars=tuple([v for v, _ in used]))
+    return ClosedJaxpr(_canonical(closed), tuple([x for _, x in used]))

@@ -1,0 +1,163 @@
+"""Rules that hold for real numbers, and for floats only nearly: rounding, NaN and infinities may come out otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracefx.core import dtypes
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.ops.arithmetic import DIV, Div, Mul, Neg, Sub, div, mul, neg, sub
+from tracefx.ops.basis import filled
+from tracefx.ops.elementwise import Add
+from tracefx.ops.magnitude import ABS
+from tracefx.ops.powers import Square
+from tracefx.ops.transcendental import Exp, Log, Sqrt
+from tracefx.rewriting.identities import calculated, is_same, like, number_of, pairs, splat
+from tracefx.rewriting.rules import Replacement, Rule, rule
+from tracefx.rewriting.terms import Apply, Term
+
+
+def _is_inexact(x: Term) -> bool:
+    return dtypes.is_inexact(x.aval.dtype)
+
+
+@rule(Add, Sub)
+def add_zero(term: Apply) -> Replacement:
+    """`x + 0.0` is 0.0 where `x` is -0.0."""
+    x, y = term.operands
+    if number_of(y) == 0 and x.aval == term.aval:
+        return x
+    return y if isinstance(term.prim, Add) and number_of(x) == 0 and y.aval == term.aval else None
+
+
+@rule(Mul)
+def multiply_by_zero(term: Apply) -> Replacement:
+    """`x * 0.0` is NaN where `x` is NaN or infinite, -0.0 where it is negative."""
+    return filled(term.aval, 0) if any(number_of(y) == 0 for y in term.operands) else None
+
+
+@rule(Mul)
+def multiply_complex_by_one(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        if number_of(y) == 1 and x.aval == term.aval:
+            return x
+    return None
+
+
+@rule(Sub)
+def equal_numbers_cancel(term: Apply) -> Replacement:
+    """`x - x` is NaN where `x` is NaN or infinite."""
+    x, y = term.operands
+    return filled(term.aval, 0) if is_same(x, y) else None
+
+
+@rule(Div)
+def divide_by_itself(term: Apply) -> Replacement:
+    """`x / x` is NaN where `x` is 0, NaN or infinite."""
+    x, y = term.operands
+    return filled(term.aval, 1) if is_same(x, y) and _is_inexact(x) else None
+
+
+@rule(Add, Mul)
+def two_constants(term: Apply) -> Replacement:
+    """`(x * 3) * 0.1` is `x * 0.3`, but for the rounding."""
+    for x, y in pairs(term):
+        outer = splat(y)
+        if outer is not None and isinstance(x, Apply) and type(x.prim) is type(term.prim):
+            for rest, z in pairs(x):
+                inner = splat(z)
+                if inner is not None and splat(rest) is None:
+                    return like(term, bind1(term.prim, rest, calculated(term.prim, inner, outer)))
+    return None
+
+
+@rule(Div)
+def divide_by_a_number(term: Apply) -> Replacement:
+    """`x / 3` is `x * (1 / 3)`, but for the rounding."""
+    x, y = term.operands
+    number = splat(y)
+    if number is None or not _is_inexact(y) or splat(x) is not None:
+        return None
+    return like(term, mul(x, calculated(DIV, Literal(1, number.aval), number)))
+
+
+@rule(Neg)
+def negative_of_a_difference(term: Apply) -> Replacement:
+    """`-(x - x)` is -0.0."""
+    match term:
+        case Apply(Neg(), (Apply(Sub(), (x, y)),)):
+            return like(term, sub(y, x))
+        case _:
+            pass
+    return None
+
+
+def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Replacement:
+    match term:
+        case Apply(prim, (Apply(made, (x,)),)) if isinstance(prim, outer) and isinstance(made, inner):
+            return like(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Log)
+def log_of_exp(term: Apply) -> Replacement:
+    """`exp` overflows."""
+    (x,) = term.operands
+    return None if dtypes.is_complex(x.aval.dtype) else _inverse(Log, Exp, term)
+
+
+@rule(Exp)
+def exp_of_log(term: Apply) -> Replacement:
+    """Negative numbers have no logarithm."""
+    return _inverse(Exp, Log, term)
+
+
+@rule(Sqrt)
+def root_of_square(term: Apply) -> Replacement:
+    """Squares overflow."""
+    match term:
+        case Apply(Sqrt(), (Apply(Square(), (x,)),)) if dtypes.is_float(x.aval.dtype):
+            return like(term, bind1(ABS, x))
+        case _:
+            pass
+    return None
+
+
+@rule(Mul)
+def multiply_by_a_quotient(term: Apply) -> Replacement:
+    """`x * (1 / y)` is `x / y`, but for the rounding."""
+    for x, y in pairs(term):
+        match y:
+            case Apply(Div(), (one, z)) if number_of(one) == 1 and _is_inexact(z):
+                return like(term, div(x, z))
+    return None
+
+
+@rule(Mul)
+def multiply_by_minus_one(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        if number_of(y) == -1 and x.aval == term.aval:
+            return neg(x)
+    return None
+
+
+FAST_MATH: Final[tuple[Rule, ...]] = (
+    add_zero,
+    multiply_by_zero,
+    multiply_complex_by_one,
+    multiply_by_minus_one,
+    equal_numbers_cancel,
+    divide_by_itself,
+    two_constants,
+    divide_by_a_number,
+    multiply_by_a_quotient,
+    negative_of_a_difference,
+    log_of_exp,
+    exp_of_log,
+    root_of_square,
+)
+"""Arithmetic of real numbers, for floats."""

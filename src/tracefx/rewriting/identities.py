@@ -1,0 +1,370 @@
+"""Rules of arithmetic, logic and choice that hold bit for bit, for NaN, infinities and zeros of both signs too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from tracefx.control.cond import Cond
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import bind1
+from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value, to_numpy
+from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub, mul, sub
+from tracefx.ops.basis import BroadcastInDim, filled
+from tracefx.ops.bitwise import And, Not, Or, Xor
+from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.complex import Complex, Conj, Imag, Real
+from tracefx.ops.elementwise import Add, add
+from tracefx.ops.magnitude import Abs
+from tracefx.ops.powers import IntegerPow
+from tracefx.ops.rounding import Ceil, Floor, Round
+from tracefx.ops.selection import SelectN, StopGradient, select_n
+from tracefx.rewriting.rules import Replacement, Rule, rule
+from tracefx.rewriting.terms import Apply, Term
+
+# ------------------------------------------------------------------ what rules ask
+
+
+def splat(x: Term) -> Literal | None:
+    """The number that every element of a term is, if it is written in the program."""
+    match x:
+        case Literal():
+            return x
+        case Apply(BroadcastInDim(), (Literal() as number,)):
+            return number
+        case _:
+            pass
+    return None
+
+
+def number_of(x: Term) -> Scalar | None:
+    """The same as a Python number."""
+    found = splat(x)
+    if found is None:
+        return None
+    value: Scalar = found.numpy().item()
+    return value
+
+
+def pairs(term: Apply) -> Iterator[tuple[Term, Term]]:
+    """Both orders of the operands of an operation to which their order doesn't matter."""
+    x, y = term.operands
+    yield x, y
+    yield y, x
+
+
+def like(term: Apply, *results: Value) -> Value | None:
+    """The first result of the term's type."""
+    return next((x for x in results if x.aval == term.aval), None)
+
+
+def is_same(x: Term, y: Term) -> bool:
+    """Whether two terms are the same value."""
+    return x is y or (type(x) is Literal and x == y)
+
+
+def is_whole(dtype: DType) -> bool:
+    """Whether numbers are exact: integers and truth values."""
+    return dtypes.is_integer(dtype) or dtypes.is_bool(dtype)
+
+
+def calculated(prim: Primitive, *numbers: Literal) -> Literal:
+    """The number that an operation gives for numbers."""
+    (out,) = prim.evaluate(numbers)
+    return Literal(to_numpy(out).item(), out.aval)
+
+
+# ------------------------------------------------------------------ numbers that change nothing
+
+
+def _is_nothing_to_add(n: Scalar, dtype: DType) -> bool:
+    """Of floats it is -0.0 that changes no number, since -0.0 + 0.0 is 0.0."""
+    if dtypes.is_float(dtype):
+        return isinstance(n, float) and n == 0 and math.copysign(1.0, n) < 0
+    return dtypes.is_integer(dtype) and n == 0
+
+
+@rule(Add)
+def add_nothing(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        n = number_of(y)
+        if n is not None and _is_nothing_to_add(n, y.aval.dtype) and x.aval == term.aval:
+            return x
+    return None
+
+
+@rule(Sub)
+def subtract_nothing(term: Apply) -> Replacement:
+    x, y = term.operands
+    n = number_of(y)
+    if n is None or n != 0 or x.aval != term.aval:
+        return None
+    if dtypes.is_integer(x.aval.dtype):
+        return x
+    return x if isinstance(n, float) and math.copysign(1.0, n) > 0 else None
+
+
+@rule(Mul)
+def multiply_by_one(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        if number_of(y) == 1 and not dtypes.is_complex(y.aval.dtype) and x.aval == term.aval:
+            return x
+    return None
+
+
+@rule(Div)
+def divide_by_one(term: Apply) -> Replacement:
+    x, y = term.operands
+    return x if number_of(y) == 1 and not dtypes.is_complex(y.aval.dtype) and x.aval == term.aval else None
+
+
+@rule(IntegerPow)
+def first_power(term: Apply) -> Replacement:
+    match term:
+        case Apply(IntegerPow(1), (x,)):
+            return like(term, x)
+        case _:
+            pass
+    return None
+
+
+# ------------------------------------------------------------------ integers and truth values
+
+
+@rule(Mul)
+def multiply_integers_by_zero(term: Apply) -> Replacement:
+    for _, y in pairs(term):
+        if dtypes.is_integer(y.aval.dtype) and number_of(y) == 0:
+            return filled(term.aval, 0)
+    return None
+
+
+@rule(Sub, Xor)
+def equal_integers_cancel(term: Apply) -> Replacement:
+    x, y = term.operands
+    return filled(term.aval, 0) if is_same(x, y) and is_whole(x.aval.dtype) else None
+
+
+def _all_ones(dtype: DType) -> int:
+    if dtypes.is_bool(dtype):
+        return 1
+    return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
+
+
+@rule(And, Or, Xor)
+def bits_and_constants(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        n, dtype = number_of(y), y.aval.dtype
+        if n is None:
+            continue
+        keeps, decides = (_all_ones(dtype), 0) if isinstance(term.prim, And) else (0, _all_ones(dtype))
+        if n == keeps and x.aval == term.aval:
+            return x
+        if n == decides and not isinstance(term.prim, Xor):
+            return filled(term.aval, bool(n) if dtypes.is_bool(dtype) else n)
+    return None
+
+
+@rule(And, Or, Max, Min)
+def the_same_twice(term: Apply) -> Replacement:
+    x, y = term.operands
+    return like(term, x, y) if is_same(x, y) else None
+
+
+@rule(Add, Mul, And, Or, Xor)
+def integers_and_two_constants(term: Apply) -> Replacement:
+    """`(x + 1) + 2` is `x + 3`; integers wrap around, so it doesn't matter where."""
+    for x, y in pairs(term):
+        outer = splat(y)
+        if outer is None or not is_whole(outer.aval.dtype):
+            continue
+        if isinstance(x, Apply) and type(x.prim) is type(term.prim):
+            for rest, z in pairs(x):
+                inner = splat(z)
+                if inner is not None and splat(rest) is None:
+                    return like(term, bind1(term.prim, rest, calculated(term.prim, inner, outer)))
+    return None
+
+
+# ------------------------------------------------------------------ done and undone
+
+
+@rule(Neg)
+def negated_twice(term: Apply) -> Replacement:
+    match term:
+        case Apply(Neg(), (Apply(Neg(), (x,)),)):
+            return x
+        case _:
+            pass
+    return None
+
+
+@rule(Not)
+def not_not(term: Apply) -> Replacement:
+    match term:
+        case Apply(Not(), (Apply(Not(), (x,)),)):
+            return x
+        case _:
+            pass
+    return None
+
+
+@rule(Conj)
+def conjugated_twice(term: Apply) -> Replacement:
+    match term:
+        case Apply(Conj(), (Apply(Conj(), (x,)),)):
+            return like(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Real, Imag)
+def part_of_complex(term: Apply) -> Replacement:
+    match term:
+        case Apply(Real(), (Apply(Complex(), (x, _)),)) | Apply(Imag(), (Apply(Complex(), (_, x)),)):
+            return like(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Complex)
+def complex_of_parts(term: Apply) -> Replacement:
+    match term:
+        case Apply(Complex(), (Apply(Real(), (x,)), Apply(Imag(), (y,)))) if x is y:
+            return like(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Floor, Ceil, Round, Abs, StopGradient)
+def done_already(term: Apply) -> Replacement:
+    """Rounding what is whole, the size of a size."""
+    (x,) = term.operands
+    if not isinstance(x, Apply):
+        return None
+    whole = (Floor, Ceil, Round)
+    again = isinstance(x.prim, whole) if isinstance(term.prim, whole) else type(x.prim) is type(term.prim)
+    return like(term, x) if again else None
+
+
+@rule(Add)
+def add_the_negative(term: Apply) -> Replacement:
+    for x, y in pairs(term):
+        match y:
+            case Apply(Neg(), (z,)):
+                return like(term, sub(x, z))
+            case _:
+                pass
+    return None
+
+
+@rule(Sub)
+def subtract_the_negative(term: Apply) -> Replacement:
+    match term.operands:
+        case (x, Apply(Neg(), (z,))):
+            return like(term, add(x, z))
+        case _:
+            pass
+    return None
+
+
+@rule(Mul)
+def multiply_negatives(term: Apply) -> Replacement:
+    match term.operands:
+        case (Apply(Neg(), (x,)), Apply(Neg(), (y,))):
+            return like(term, mul(x, y))
+        case _:
+            pass
+    return None
+
+
+# ------------------------------------------------------------------ comparisons and choices
+
+
+@rule(Eq, Ne, Lt, Le, Gt, Ge)
+def compared_with_itself(term: Apply) -> Replacement:
+    """A NaN is not equal to itself, but not less than itself either."""
+    x, y = term.operands
+    if not is_same(x, y):
+        return None
+    if isinstance(term.prim, (Lt, Gt)):
+        return None if dtypes.is_complex(x.aval.dtype) else filled(term.aval, False)
+    if not is_whole(x.aval.dtype):
+        return None
+    return filled(term.aval, not isinstance(term.prim, Ne))
+
+
+@rule(SelectN)
+def choice_is_made(term: Apply) -> Replacement:
+    which, *cases = term.operands
+    n = number_of(which)
+    if n is not None:
+        assert isinstance(n, int)
+        chosen = cases[min(max(int(n), 0), len(cases) - 1)]
+        return like(term, chosen)
+    if all(is_same(x, cases[0]) for x in cases):
+        return like(term, cases[0])
+    return None
+
+
+@rule(SelectN)
+def choice_by_the_opposite(term: Apply) -> Replacement:
+    match term.operands:
+        case (Apply(Not(), (which,)), x, y) if dtypes.is_bool(which.aval.dtype):
+            return like(term, select_n(which, y, x))
+        case _:
+            pass
+    return None
+
+
+@rule(Cond)
+def branch_is_known(term: Apply) -> Replacement:
+    """Branches that are alike are one; where the index is a number, the others go."""
+    match term:
+        case Apply(Cond(branches), (index, *operands)):
+            if isinstance(index, Literal):
+                branch = branches[min(max(int(index.numpy()), 0), len(branches) - 1)]
+            elif all(each == branches[0] for each in branches[1:]):
+                branch = branches[0]
+            else:
+                return None
+            return None if term.prim.effects else eval_jaxpr(branch, (), operands)
+        case _:
+            pass
+    return None
+
+
+IDENTITIES: Final[tuple[Rule, ...]] = (
+    add_nothing,
+    subtract_nothing,
+    multiply_by_one,
+    divide_by_one,
+    first_power,
+    multiply_integers_by_zero,
+    equal_integers_cancel,
+    bits_and_constants,
+    the_same_twice,
+    integers_and_two_constants,
+    negated_twice,
+    not_not,
+    conjugated_twice,
+    part_of_complex,
+    complex_of_parts,
+    done_already,
+    add_the_negative,
+    subtract_the_negative,
+    multiply_negatives,
+    compared_with_itself,
+    choice_is_made,
+    choice_by_the_opposite,
+    branch_is_known,
+)
+"""Arithmetic, logic and choice, exactly."""

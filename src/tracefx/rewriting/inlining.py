@@ -1,0 +1,109 @@
+"""Inlining: the equations of a program that is called in the place of the call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TypeVar, final
+
+from attrs import frozen
+
+from tracefx.control.call import Application, Call
+from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.ruled import RuledProgram
+from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.passes import in_bodies, renumber
+from tracefx.core.primitive import Primitive
+from tracefx.core.source import Place, Provenance, Source
+from tracefx.rewriting.closed import over
+
+J = TypeVar("J", Jaxpr, ClosedJaxpr)
+
+
+def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, custom_rules: bool = False) -> J:
+    """The program with calls replaced by the equations of what they call, in its bodies too.
+
+    With `max_eqns`, only bodies of at most so many equations are, counted after inlining in them. Checkpointed
+    functions stay unless `checkpoints`, since backward passes then keep what they would compute again; functions with
+    derivatives or batching rules of their own stay unless `custom_rules`, since the rules go with the call.
+
+    >>> import tracefx as fx
+    >>> inline(fx.make_jaxpr(fx.jit(lambda x: fx.lax.sin(x)))(1.0))
+    { lambda ; a:f32[]*. let b:f32[]* = sin a in (b,) }
+    """
+    return over(jaxpr, lambda j: _inlined(j, _Options(max_eqns, checkpoints, custom_rules)))
+
+
+@final
+@frozen
+class _Options:
+    max_eqns: int | None
+    checkpoints: bool
+    custom_rules: bool
+
+    def body(self, prim: Primitive) -> Jaxpr | None:
+        """The program that takes the place of the operation, if any does."""
+        is_call = isinstance(prim, Call) or (self.checkpoints and isinstance(prim, Checkpoint))
+        if isinstance(prim, Application) and is_call:
+            body = prim.body
+        elif self.custom_rules and isinstance(prim, RuledProgram):
+            body = prim.jaxpr
+        else:
+            return None
+        return body if self.max_eqns is None or len(body.eqns) <= self.max_eqns else None
+
+
+def _inlined(jaxpr: Jaxpr, options: _Options) -> Jaxpr:
+    return jaxpr.memo.get(("inline", options), lambda: _inline(jaxpr, options))
+
+
+def _inline(jaxpr: Jaxpr, options: _Options) -> Jaxpr:
+    fresh = itertools.count(jaxpr.var_count)
+    atoms: dict[int, Atom] = {}
+    eqns: list[Eqn] = []
+    changed = False
+    for eqn in jaxpr.eqns:
+        prim = in_bodies(eqn.prim, lambda body: _inlined(body, options))
+        inputs = tuple([_read(x, atoms) for x in eqn.inputs])
+        body = options.body(prim)
+        if body is None:
+            same = prim is eqn.prim and inputs == eqn.inputs
+            changed |= not same
+            eqns.append(eqn if same else Eqn(prim, inputs, eqn.outs, eqn.source))
+            continue
+        changed = True
+        inner: dict[int, Atom] = dict(zip([v.index for v in body.invars], inputs, strict=True))
+        eqns += _copied(body, inner, fresh, prim, eqn.source)
+        atoms.update(zip([v.index for v in eqn.outs], [_read(x, inner) for x in body.outs], strict=True))
+    if not changed:
+        return jaxpr
+    outs = tuple([_read(x, atoms) for x in jaxpr.outs])
+    return renumber(Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(eqns), outs))
+
+
+def _read(x: Atom, atoms: dict[int, Atom]) -> Atom:
+    return x if isinstance(x, Literal) else atoms.get(x.index, x)
+
+
+def _copied(
+    body: Jaxpr, atoms: dict[int, Atom], fresh: Iterator[int], prim: Primitive, call: Provenance | None
+) -> list[Eqn]:
+    """The equations of a body with variables of the program around it."""
+    copied = []
+    for eqn in body.eqns:
+        inputs = tuple([_read(x, atoms) for x in eqn.inputs])
+        outs = tuple([Var(next(fresh), v.aval) for v in eqn.outs])
+        atoms.update(zip([v.index for v in eqn.outs], outs, strict=True))
+        copied.append(Eqn(eqn.prim, inputs, outs, _within(eqn.source, prim, call)))
+    return copied
+
+
+def _within(source: Provenance | None, prim: Primitive, call: Provenance | None) -> Provenance | None:
+    """Where an equation of the body was written, in the scopes of the call: profiles tell the calls apart as before."""
+    if source is None:
+        return call
+    scope = (*(() if call is None else call.scope), prim.profile_name, *source.scope)
+    if isinstance(source, Source):
+        return Source(source.code, source.lasti, scope)
+    return Place(source.file, source.line, source.function, scope)

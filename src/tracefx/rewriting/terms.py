@@ -1,0 +1,175 @@
+"""Terms: the values of a program, each with the operation that made it, to look through with `match`.
+
+    match term:
+        case Apply(Neg(), (Apply(Neg(), (x,)),)):
+            ...
+
+Terms are tracers: operations on them, by operators and by every function of `tracefx.lax` and `tracefx.numpy`, give
+new terms. So what a rule puts in the place of a term is written as any other function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import ROOT, Handler, Tracer, escaped, under
+from tracefx.core.jaxpr import Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
+from tracefx.core.printer import variable_name
+from tracefx.core.source import Provenance
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.rewriting.errors import RewriteError
+
+
+@final
+class Application:
+    """An operation applied to operands: what an equation is without names. Its outputs are its `terms`.
+
+    A plain class, as tracers are: every equation of a program that is rewritten makes one.
+    """
+
+    __slots__ = ("alias", "operands", "prim", "results", "source", "terms")
+
+    def __init__(
+        self,
+        handler: Rewriting,
+        prim: Primitive,
+        operands: tuple[Term, ...],
+        avals: Sequence[ShapedArray],
+        source: Provenance | None,
+    ) -> None:
+        self.prim = prim
+        self.operands = operands
+        self.source = source
+        self.terms = tuple([Apply(handler, self, i, aval) for i, aval in enumerate(avals)])
+        self.results: Sequence[Term] | None = None
+        """What stands for the outputs once no rule applies any more."""
+        self.alias: Application | None = None
+        """The application that takes the place of one a rule has made."""
+
+    @property
+    def key(self) -> tuple[Primitive, tuple[int | Literal, ...]]:
+        """The same for equal operations on the same operands."""
+        return self.prim, tuple([x if type(x) is Literal else id(x) for x in self.operands])
+
+
+@final
+class Apply(Tracer):
+    """An output of an operation: `prim` applied to `operands`. `out` says which of its outputs it is."""
+
+    __slots__ = ("application", "aval", "handler", "operands", "out", "prim")
+    __match_args__ = ("prim", "operands")
+    aval: ShapedArray
+    handler: Rewriting
+    prim: Primitive
+    operands: tuple[Term, ...]
+
+    def __init__(self, handler: Rewriting, application: Application, out: int, aval: ShapedArray) -> None:
+        self.handler = handler
+        self.application = application
+        self.prim = application.prim
+        self.operands = application.operands
+        self.out = out
+        self.aval = aval
+
+    @property
+    @override
+    def origin(self) -> Provenance | None:
+        return self.application.source
+
+    @property
+    def outputs(self) -> tuple[Apply, ...]:
+        """All outputs of the operation."""
+        return self.application.terms
+
+    @override
+    def __repr__(self) -> str:
+        return show(self)
+
+
+@final
+class Input(Tracer):
+    """An input of the program, or a constant of it: a type, and nothing to look through."""
+
+    __slots__ = ("aval", "binder", "handler")
+    aval: ShapedArray
+    handler: Rewriting
+    origin = None
+
+    def __init__(self, handler: Rewriting, binder: Var) -> None:
+        self.handler = handler
+        self.binder = binder
+        self.aval = binder.aval
+
+    @override
+    def __repr__(self) -> str:
+        return show(self)
+
+
+Term: TypeAlias = Apply | Input | Literal
+"""A value of a program. Two are the same value if they are the same object: `x is y`, or equal literals."""
+
+
+@final
+@frozen(eq=False)
+class Rewriting(Handler):
+    """Operations become terms; nothing is computed."""
+
+    title = "rewriting"
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return ROOT
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if type(prim).abstract_eval is Primitive.abstract_eval:
+            if isinstance(prim, HoldsFunctions):
+                prim, args = prim.staged(self, args)
+            elif isinstance(prim, Expandable):
+                return under(self, prim, args)
+        done = [e for e in prim.effects if e.observable]
+        if done:
+            raise RewriteError(
+                f"a rule brings no effects into a program, but {prim.name} has {', '.join(sorted(map(str, done)))}"
+            )
+        operands = tuple([self.term(x, f"an operand of {prim.name}") for x in args])
+        return Application(self, prim, operands, prim.abstract_eval(*[x.aval for x in operands]), None).terms
+
+    def term(self, x: Value, where: str) -> Term:
+        """A value as a term of this program."""
+        if isinstance(x, (Apply, Input)) and x.handler is self:
+            return x
+        if isinstance(x, Literal):
+            return x
+        if isinstance(x, ConcreteArray):
+            if not x.aval.shape:
+                return Literal(x.numpy().item(), x.aval)
+            raise RewriteError(
+                f"an array of type {x.aval} is {where}, but a rule brings no constants into a program: make it of "
+                "numbers without axes, by tracefx.lax.full or broadcast_in_dim"
+            )
+        assert isinstance(x, Tracer)
+        raise escaped(x, self, f"as {where}")
+
+
+_DEPTH: Final = 3
+
+
+def show(x: Term, depth: int = _DEPTH) -> str:
+    """A term to read: the operations that made it, as deep as is useful."""
+    if isinstance(x, Literal):
+        return str(x)
+    if isinstance(x, Input):
+        return f"{variable_name(x.binder.index)}:{x.aval!r}"
+    if depth == 0:
+        return f"{x.prim.name}(...)"
+    which = f"[{x.out}]" if len(x.outputs) > 1 else ""
+    return f"{x.prim.name}({', '.join([show(y, depth - 1) for y in x.operands])}){which}"
