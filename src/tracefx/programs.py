@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -18,7 +19,7 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core import parser
+from tracefx.core import parser, serialization
 from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.digest import executable_key as executable_key
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
@@ -55,4 +56,37 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
 
     Raises `ParseError`, with the line, the column and what was expected there.
     """
-    return parser.parse_jaxpr(text, VOCABULARY if not more else {**VOCABULARY, **{prim.name: prim for prim in more}})
+    return parser.parse_jaxpr(text, _with(more))
+
+
+def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
+    """The program with its constants as bytes, for `deserialize` in any process: no pickle, nothing of this machine.
+
+    Programs that several equations share are written once. With `provenance` the equations keep the file, line,
+    function and `named_scope`s that they were written in. These are left out otherwise, since they tell about the
+    machine and make the bytes depend on it. docs/serialization.md describes the format.
+
+    Raises SerializationError, a TypeError that shows the equation, for programs that hold functions (callbacks, rules
+    of `custom_jvp` and the like, policies of `checkpoint`), and JaxprTypeError for one that is not well formed.
+
+    >>> import tracefx as fx
+    >>> closed = fx.make_jaxpr(lambda x: 2.0 * x)(1.0)
+    >>> deserialize(serialize(closed)) == closed
+    True
+    """
+    return serialization.serialize(closed, VOCABULARY, provenance)
+
+
+def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> ClosedJaxpr:
+    """The program that `serialize` wrote; `more` are operations beside tracefx's own, known by their names.
+
+    `deserialize(serialize(closed)) == closed`. Bytes from anywhere will do: nothing in them is called, time and memory
+    are bounded by their number, and the program is checked.
+
+    Raises ParseError, which says what is wrong at which byte, for bytes that are no program, or no well-formed one.
+    """
+    return serialization.deserialize(data, _with(more))
+
+
+def _with(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive]]:
+    return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY

@@ -39,7 +39,11 @@ class JaxprTypeError(TypeError):
 
 
 class ParseError(ValueError):
-    """Text that should be a jaxpr is not one."""
+    """Text, or bytes, that should be a program is not one."""
+
+
+class SerializationError(TypeError):
+    """A program holds what can't leave the process, such as a function."""
 
 
 class HandlerStateError(RuntimeError):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 import struct
-import types
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar, final
-
-import attrs
+from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
 from tracefx.core import dtypes
+from tracefx.core.annotations import Classes, Field
 from tracefx.core.avals import ShapedArray
 from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import DTYPES, RESERVED, shown_fields, shown_name, variable_name
+from tracefx.core.printer import DTYPES, RESERVED, variable_name
 
 T = TypeVar("T")
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
@@ -121,62 +118,6 @@ def _complex(text: str) -> complex:
     return complex(_float(match[1]), _float(match[2])) if match else complex(0.0, _float(text[:-1]))
 
 
-# ------------------------------------------------------------------ classes that annotations name
-
-
-@final
-class _Classes:
-    """Which class a name means in a field's value, and what the fields of a class are."""
-
-    def __init__(self) -> None:
-        self._hints: dict[type, Mapping[str, object]] = {}
-        self._fields: dict[type, Mapping[str, _Field]] = {}
-
-    def hints(self, kind: type) -> Mapping[str, object]:
-        if kind not in self._hints:
-            self._hints[kind] = typing.get_type_hints(kind)
-        return self._hints[kind]
-
-    def fields(self, kind: type) -> Mapping[str, _Field]:
-        """The fields of an attrs class or named tuple by their names in the text."""
-        if kind not in self._fields:
-            self._fields[kind] = _fields(kind)
-        return self._fields[kind]
-
-    def named(self, name: str, annotation: object) -> type | None:
-        todo, seen = [annotation], set[int]()
-        while todo:
-            hint = todo.pop()
-            if id(hint) in seen:
-                continue
-            seen.add(id(hint))
-            if type(hint) is not types.GenericAlias and isinstance(hint, type) and hint.__name__ == name:
-                return hint if attrs.has(hint) or issubclass(hint, Enum) or _is_named_tuple(hint) else None
-            todo += typing.get_args(hint)
-            if isinstance(hint, TypeVar):
-                todo += [hint.__bound__, *hint.__constraints__]
-        return None
-
-
-def _is_named_tuple(kind: type) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")
-
-
-class _Field(NamedTuple):
-    attribute: str
-    argument: str
-    required: bool
-
-
-def _fields(kind: type) -> dict[str, _Field]:
-    if attrs.has(kind):
-        return {
-            shown_name(f): _Field(f.name, f.alias or f.name, f.default is attrs.NOTHING) for f in shown_fields(kind)
-        }
-    defaults = getattr(kind, "_field_defaults", {})
-    return {name: _Field(name, name, name not in defaults) for name in getattr(kind, "_fields", ())}
-
-
 # ------------------------------------------------------------------ programs
 
 
@@ -221,7 +162,7 @@ class _Parser:
         """The word after the next one: no more are looked at at a time, however long the text is."""
         self.move()
         self.vocabulary = vocabulary
-        self.classes = _Classes()
+        self.classes = Classes()
         self.depth = 0
         self.shared: dict[str, Jaxpr] = {}
         self.avals: dict[tuple[str, tuple[int, ...], bool], ShapedArray] = {}
@@ -457,7 +398,7 @@ class _Parser:
                 self.field(kind, fields, values, "']' or a parameter's name")
         return self.construct(kind, fields, values, word)
 
-    def field(self, kind: type, fields: Mapping[str, _Field], values: dict[str, object], what: str) -> None:
+    def field(self, kind: type, fields: Mapping[str, Field], values: dict[str, object], what: str) -> None:
         name = self.name(what)
         field = fields.get(name.text)
         if field is None:
@@ -465,13 +406,9 @@ class _Parser:
         if field.argument in values:
             self.fail(f"{name.text!r} is given twice", name)
         self.expect("=", f"after {name.text!r}")
-        try:
-            hint = self.classes.hints(kind).get(field.attribute)
-        except (NameError, TypeError):  # annotations that name what only exists inside a function
-            hint = None
-        values[field.argument] = self.value(hint)
+        values[field.argument] = self.value(self.classes.hint(kind, field.attribute))
 
-    def construct(self, kind: type[T], fields: Mapping[str, _Field], values: Mapping[str, object], word: _Word) -> T:
+    def construct(self, kind: type[T], fields: Mapping[str, Field], values: Mapping[str, object], word: _Word) -> T:
         missing = [name for name, field in fields.items() if field.required and field.argument not in values]
         if missing:
             self.fail(f"{kind.__name__} needs {', '.join(missing)}", word)

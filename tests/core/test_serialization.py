@@ -1,0 +1,396 @@
+"""Programs as bytes: what was written is read back, in any process, and what has no bytes is refused by name."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Hashable, Sequence
+from enum import Flag
+from pathlib import Path
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attrs import field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.core.programs import (
+    VALUES,
+    VECTOR,
+    VOCABULARY,
+    WEAK,
+    Call,
+    Custom,
+    Dims,
+    Many,
+    Mode,
+    Program,
+    Scale,
+    Sin,
+    Switch,
+    Window,
+    chain,
+    programs,
+)
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.errors import JaxprTypeError, ParseError, SerializationError
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.serialization import deserialize, serialize
+from tracefx.core.source import Place
+from tracefx.core.values import ConcreteArray
+from tracefx.testing.strategies import arrays
+
+ROOT: Final = Path(__file__).parent.parent.parent
+
+
+def zeros(aval: ShapedArray) -> ConcreteArray:
+    return ConcreteArray(aval, np.zeros(aval.shape, aval.dtype))
+
+
+def closed(jaxpr: Jaxpr) -> ClosedJaxpr:
+    return ClosedJaxpr(jaxpr, tuple([zeros(v.aval) for v in jaxpr.constvars]))
+
+
+def write(jaxpr: Jaxpr) -> bytes:
+    return serialize(closed(jaxpr), VOCABULARY)
+
+
+def read(data: bytes) -> Jaxpr:
+    return deserialize(data, VOCABULARY).jaxpr
+
+
+def applying(prim: Primitive) -> Jaxpr:
+    p = Program(VECTOR)
+    return p.returns(*p(prim, *p.invars))
+
+
+# ------------------------------------------------------------------ there and back
+
+
+@given(programs())
+def test_what_was_written_is_read_back(jaxpr: Jaxpr) -> None:
+    data = write(jaxpr)
+    again = deserialize(data, VOCABULARY)
+    assert again == closed(jaxpr)
+    assert str(again) == str(jaxpr)
+    assert serialize(again, VOCABULARY) == data
+
+
+@given(VALUES)
+def test_parameters(value: object) -> None:
+    again = read(write(applying(Scale(value)))).eqns[0].prim
+    assert again == Scale(value)  # by type and bits, all the way down
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 2**64, 10**5000, -(10**50), 127, 128, -64, -65),
+        *("\ud800\udc00", "\ud800", "\x00", b"", "Ω" * 1000, (), ((),), (1, 1.0, True)),
+        *(struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000001))[0], complex(-0.0, float("nan"))),
+        *(frozenset({"a"}), frozenset("abc"), frozenset({(1, "x"), (2, "y")}), frozenset({1, "1", None})),
+        *(VECTOR, WEAK, Literal(True, WEAK), Literal(2**64 - 1, ShapedArray((), dtypes.uint64))),
+        *(Sin(), Scale((1, Scale(2))), (chain(1), 1, chain(0)), frozenset({chain(1), chain(2)})),
+        ShapedArray((2**62, 0), dtypes.int4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_edge_parameters(value: object) -> None:
+    assert read(write(applying(Scale(value)))) == applying(Scale(value))
+
+
+def test_parameters_of_classes_that_annotations_name() -> None:
+    many = Many(
+        dims=Dims((1, 2), (3,), Mode.FILL),
+        mode=Mode.FILL,
+        window=Window(1, 2),
+        windows=(Window(0, 0), Dims(())),
+        label="kept, though it is neither compared nor shown",
+    )
+    (again,) = read(write(applying(many))).eqns
+    assert again.prim == many
+    assert isinstance(again.prim, Many)
+    assert again.prim.label == many.label
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL_DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0,), (2, 0, 3)], ids=str)
+def test_constants_of_every_dtype(dtype: DType, shape: tuple[int, ...]) -> None:
+    size, width = int(np.prod(shape)), dtype.itemsize
+    raw = np.random.default_rng(size).integers(0, 256, size * width, np.uint8)
+    if dtypes.is_bool(dtype) or dtypes.itemsize_bits(dtype) < 8:
+        raw &= (1 << dtypes.itemsize_bits(dtype) % 8) - 1 if dtype != dtypes.bool_ else 1
+    host = raw.view(dtype).reshape(shape) if width else np.zeros(shape, dtype)
+    aval = ShapedArray(shape, dtype, weak_type=not shape and dtype == dtypes.float32)
+    p = Program(consts=[aval])
+    program = ClosedJaxpr(p.returns(*p.constvars), (ConcreteArray(aval, host),))
+    again = deserialize(serialize(program, {}), {})
+    assert again == program
+    (const,) = again.consts
+    assert isinstance(const, ConcreteArray)
+    assert const.aval == aval
+    assert not const.numpy().flags.writeable
+    assert const.numpy().tobytes() == host.tobytes()
+
+
+@given(arrays(extreme=True, weak=True))
+def test_generated_constants(x: ConcreteArray) -> None:
+    p = Program(consts=[x.aval])
+    program = ClosedJaxpr(p.returns(*p.constvars), (x,))
+    assert deserialize(serialize(program, {}), {}) == program
+
+
+def test_small_elements_share_bytes() -> None:
+    aval = ShapedArray((1000,), dtypes.int4)
+    host = np.arange(1000).astype(np.int8).astype(ml_dtypes.int4)
+    p = Program(consts=[aval])
+    program = ClosedJaxpr(p.returns(*p.constvars), (ConcreteArray(aval, host),))
+    data = serialize(program, {})
+    assert len(data) < 600
+    assert deserialize(data, {}) == program
+
+
+def test_constants_that_are_strided_and_literals() -> None:
+    host = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
+    aval = ShapedArray(host.shape, host.dtype)
+    p = Program(consts=[aval, WEAK])
+    program = ClosedJaxpr(p.returns(*p.constvars), (ConcreteArray(aval, host), Literal(0.1, WEAK)))
+    again = deserialize(serialize(program, {}), {})
+    assert again == program
+    assert again.consts[1].aval.weak_type
+
+
+@given(programs(depth=0), st.randoms())
+def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
+    order = list(range(jaxpr.var_count))
+    getattr(random, "shuffle")(order)  # noqa: B009  # hypothesis types the strategy as object
+
+    def new(v: Var) -> Var:
+        return Var(order[v.index], v.aval)
+
+    def atom(x: Var | Literal) -> Var | Literal:
+        return new(x) if isinstance(x, Var) else x
+
+    shuffled = Jaxpr(
+        tuple(map(new, jaxpr.constvars)),
+        tuple(map(new, jaxpr.invars)),
+        tuple([Eqn(e.prim, tuple(map(atom, e.inputs)), tuple(map(new, e.outs))) for e in jaxpr.eqns]),
+        tuple(map(atom, jaxpr.outs)),
+    )
+    assert read(write(shuffled)) == shuffled
+
+
+# ------------------------------------------------------------------ what is shared
+
+
+def test_a_shared_body_is_written_once() -> None:
+    body = chain(50)
+    p = Program(VECTOR)
+    (x,) = p(Call("f", body), *p.invars)
+    once = len(write(p.returns(x)))
+    for _ in range(10):
+        (x,) = p(Call("f", body), *p(Switch((body, body)), x))
+    data = write(p.returns(x))
+    assert len(data) < once + 300
+    bodies = {id(j) for eqn in read(data).eqns for j in getattr(eqn.prim, "jaxprs")()}  # noqa: B009  # all of them have
+    assert len(bodies) == 1
+
+
+def test_programs_of_doubling_bodies_take_no_more_than_their_text() -> None:
+    body = chain(1)
+    for _ in range(60):  # 2**60 equations, were they written out
+        p = Program(VECTOR)
+        (x,) = p(Call("f", body), *p.invars)
+        body = p.returns(*p(Call("f", body), x))
+    data = write(body)
+    assert len(data) < 4000
+    assert read(data) == body
+
+
+def test_equal_operations_are_written_once() -> None:
+    long = "a long parameter" * 5
+    p = Program(VECTOR)
+    (x,) = p(Scale(long), *p.invars)
+    once = len(write(p.returns(x)))
+    for _ in range(100):
+        (x,) = p(Scale(long), x)
+    assert len(write(p.returns(x))) < once + 100 * 12
+
+
+def test_bytes_do_not_depend_on_the_process() -> None:
+    script = (
+        "from tests.core.test_serialization import *\n"
+        "many = Many(things=frozenset({'a', 'b', ('c', 1), None, 2.5}), dims=Dims((1,)))\n"
+        "print(write(applying(many)).hex())"
+    )
+    found = set()
+    for seed in ("1", "2"):
+        environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+# ------------------------------------------------------------------ provenance
+
+
+def test_places_are_kept_if_asked_for() -> None:
+    place = Place("model.py", 12, "Model.forward", ("encoder", "layer 1"))
+    (eqn,) = chain(1).eqns
+    jaxpr = Jaxpr((), chain(1).invars, (Eqn(eqn.prim, eqn.inputs, eqn.outs, place),), chain(1).outs)
+    program = closed(jaxpr)
+    data = serialize(program, VOCABULARY, provenance=True)
+    assert deserialize(data, VOCABULARY).eqns[0].source == place
+    assert b"model.py" in data
+    without = serialize(program, VOCABULARY)
+    assert deserialize(without, VOCABULARY).eqns[0].source is None
+    assert b"model.py" not in without
+
+
+# ------------------------------------------------------------------ what has no bytes
+
+
+def test_functions_are_refused_with_their_equation() -> None:
+    def rule() -> None: ...
+
+    place = Place("model.py", 12, "forward")
+    body = applying(Custom(rule))
+    body = Jaxpr((), body.invars, tuple([Eqn(e.prim, e.inputs, e.outs, place) for e in body.eqns]), body.outs)
+    p = Program(VECTOR)
+    (x,) = p(Sin(), *p.invars)
+    with pytest.raises(SerializationError) as caught:
+        write(p.returns(*p(Call("f", body), x)))
+    text = str(caught.value)
+    assert text.startswith("equation 0 of 1 at model.py:12 (forward) can't be written as bytes: Custom.rule: ")
+    assert "it is the function test_functions_are_refused_with_their_equation.<locals>.rule" in text
+    assert "b:f32[3] = custom[rule=<" in text.splitlines()[1]
+    assert isinstance(caught.value, TypeError)
+
+
+class Rare(Flag):
+    A = 1
+    B = 2
+
+
+@frozen(eq=False)
+class Typed(Primitive):
+    name = "typed"
+    axis: Hashable = None
+    count: int = 0
+    rare: Rare = Rare.A
+    pairs: tuple[tuple[int, int], ...] = ()
+    names: frozenset[str] | None = None
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return avals
+
+
+@pytest.mark.parametrize(
+    ("prim", "message"),
+    [
+        (Scale([1]), r"Scale.factor: it is \[1\] of type builtins.list, which has no bytes"),
+        (Scale(np.float32(1)), "of type numpy.float32, which has no bytes"),
+        (Scale((1, Mode.CLIP)), "it holds a tests.core.programs.Mode, which the field's annotation <class 'object'>"),
+        (Typed(axis=Dims(())), "it holds a tests.core.programs.Dims, which the field's annotation"),
+        (Typed(count=True), "Typed.count: it is True, which its annotation <class 'int'> does not allow"),
+        (Typed(pairs=((1, 2, 3),)), "Typed.pairs: it is .*, which its annotation .* does not allow"),  # type: ignore[arg-type]  # on purpose
+        (Typed(rare=Rare(0)), "<Rare: 0> is no member with a name"),
+        (Typed(names=frozenset(map(str, range(1025)))), "it is a set of 1025 elements; there may be 1024"),
+    ],
+)
+def test_parameters_without_bytes(prim: Primitive, message: str) -> None:
+    with pytest.raises(SerializationError, match=message):
+        write(applying(prim))
+
+
+def test_fields_that_fit_their_annotations() -> None:
+    prim = Typed(("i", 1), 3, Rare.B, ((1, 2), (3, 4)), frozenset({"x"}))
+    assert deserialize(write(applying(prim)), {"typed": Typed}).eqns[0].prim == prim
+
+
+def test_a_class_that_takes_the_name_of_another() -> None:
+    class Sine(Primitive):
+        name = "sin"
+
+        @override
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            return avals
+
+    with pytest.raises(SerializationError, match="Sine calls itself 'sin', as tracefx's own Sin does"):
+        write(applying(Sine()))
+
+
+def test_depth() -> None:
+    value: object = ()
+    for _ in range(99):
+        value = (value,)
+    assert read(write(applying(Scale(value)))) == applying(Scale(value))
+    with pytest.raises(SerializationError, match="values stand more than 100 deep in each other"):
+        write(applying(Scale((value,))))
+
+
+def test_nesting() -> None:
+    body = chain(1)
+    for _ in range(199):
+        p = Program(VECTOR)
+        body = p.returns(*p(Call("f", body), *p.invars))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)  # for everything else
+    try:
+        again = read(write(body))
+        assert again == body
+        p = Program(VECTOR)
+        with pytest.raises(SerializationError, match="programs stand 201 deep in each other here; a file may"):
+            write(p.returns(*p(Call("f", body), *p.invars)))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_types_that_no_array_has() -> None:
+    with pytest.raises(SerializationError, match="arrays have up to 64 axes"):
+        write(Program(ShapedArray((1,) * 65, dtypes.float32)).returns())
+    with pytest.raises(SerializationError, match="arrays have up to 64 axes of at most"):
+        write(Program(ShapedArray((2**63,), dtypes.float32)).returns())
+
+
+def test_programs_that_are_not_well_formed() -> None:
+    with pytest.raises(JaxprTypeError, match="bound nowhere before"):
+        write(Jaxpr((), (), (), (Var(0, VECTOR),)))
+    with pytest.raises(TypeError, match="serialize takes a ClosedJaxpr, as make_jaxpr gives, got Jaxpr"):
+        serialize(chain(1), {})  # type: ignore[arg-type]  # on purpose
+
+
+def test_required_fields_that_are_neither_compared_nor_shown() -> None:
+    @frozen(eq=False)
+    class Hidden(Primitive):
+        name = "hidden"
+        note: str = field(eq=False, repr=False)
+
+        @override
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            return avals
+
+    (eqn,) = deserialize(write(applying(Hidden("kept"))), {"hidden": Hidden}).eqns
+    assert getattr(eqn.prim, "note") == "kept"  # noqa: B009  # a class of this test's
+    with pytest.raises(ParseError, match="no operation is called 'hidden'"):
+        read(write(applying(Hidden(""))))
+
+
+def test_data_that_are_no_bytes() -> None:
+    data = write(chain(1))
+    for kind in (bytes, bytearray, memoryview):
+        assert deserialize(kind(data), VOCABULARY).jaxpr == chain(1)
+    with pytest.raises(TypeError, match="a serialized program is read from bytes, got str"):
+        deserialize("program", VOCABULARY)  # type: ignore[arg-type]  # on purpose
