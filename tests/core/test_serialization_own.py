@@ -1,0 +1,159 @@
+"""Programs of tracefx's own operations as bytes: every operation, generated programs, and files of older versions."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tests.laws.samples import SAMPLES, Sample
+from tracefx.core import dtypes
+from tracefx.core.errors import SerializationError
+from tracefx.core.values import from_numpy
+from tracefx.programs import VOCABULARY, deserialize, executable_key, serialize
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import stacked, structured
+
+FILES: Final = Path(__file__).parent / "files"
+
+
+def same_again(program: fx.ClosedJaxpr) -> None:
+    data = serialize(program)
+    again = deserialize(data)
+    assert again == program
+    assert str(again) == str(program)
+    assert serialize(again) == data
+    assert executable_key(again.jaxpr) == executable_key(program.jaxpr)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_operation(name: str) -> None:
+    for sample in SAMPLES[name]:
+        for operands in sample.operands:
+            same_again(fx.make_jaxpr(sample.within or functools.partial(fx.bind, sample.prim))(*operands))
+
+
+def test_every_operation_that_refers_to_a_named_axis() -> None:
+    found = set()
+    for sample in [s for samples in SAMPLES.values() for s in samples if s.prim.effects]:
+        program = within_an_axis(sample)
+        found.add(sample.prim.name)
+        assert program.effects
+        same_again(program)
+    assert len(found) == 8
+
+
+def within_an_axis(sample: Sample) -> fx.ClosedJaxpr:
+    """The program of an operation where its axis is bound outside."""
+    found: list[fx.ClosedJaxpr] = []
+
+    def outside(*xs: fx.Array) -> fx.Array:
+        found.append(fx.make_jaxpr(functools.partial(fx.bind, sample.prim))(*xs))
+        return fnp.zeros(())
+
+    fx.vmap(outside, axis_name="i", axis_size=2)(*sample.operands[0])
+    return found[0]
+
+
+@few(40)
+@given(stacked(max_layers=2))
+def test_generated_programs(case: Stacked) -> None:
+    same_again(fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()]))
+
+
+@few(40)
+@given(structured(max_layers=2))
+def test_generated_programs_with_structure(case: Stacked) -> None:
+    program = fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()])
+    if "=<" in str(program):  # a parameter without a text of its own: a rule
+        with pytest.raises(SerializationError, match="and functions stay in their process"):
+            serialize(program)
+    else:
+        same_again(program)
+
+
+def test_operations_of_control_flow_are_in_the_vocabulary() -> None:
+    assert {"jit", "cond", "scan", "while", "checkpoint", "name", "custom_linear_solve"} <= VOCABULARY.keys()
+
+
+# ------------------------------------------------------------------ what holds functions
+
+
+@fx.custom_jvp
+def ruled(x: fx.Array) -> fx.Array:
+    return fnp.sin(x)
+
+
+ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
+
+
+@pytest.mark.parametrize(
+    ("f", "holder"),
+    [
+        (lambda x: fx.pure_callback(np.sin, x, x), "pure_callback"),
+        (lambda x: fx.debug.print("{}", x), "debug_print"),
+        (lambda x: fx.debug.callback(print, x), "debug_callback"),
+        (lambda x: fx.jit(ruled)(x), "custom_jvp_call"),
+        (lambda x: fx.checkpoint(fnp.sin, policy=fx.checkpoint_policies.dots_saveable)(x), "checkpoint"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_functions_are_refused(f: object, holder: str) -> None:
+    program = fx.make_jaxpr(f)(np.ones(3, np.float32))  # type: ignore[arg-type]  # one of several functions
+    with pytest.raises(SerializationError, match=rf"equation \d+ of \d+ at .*test_serialization_own.py:\d+") as caught:
+        serialize(program)
+    assert holder in str(caught.value)
+    assert "functions stay in their process" in str(caught.value)
+
+
+# ------------------------------------------------------------------ files of older versions
+
+
+def of_version_1() -> fx.ClosedJaxpr:
+    """The program in `files/program-1.bin`, which was written when version 1 was made."""
+    table = from_numpy(np.arange(6).reshape(2, 3).astype(dtypes.bfloat16))
+    small = from_numpy(np.array([-8, 7, 3]).astype(dtypes.int4))
+
+    @fx.jit
+    def inner(x: fx.Array) -> fx.Array:
+        return fnp.tanh(x) * 0.1
+
+    def step(carry: fx.Array, row: fx.Array) -> tuple[fx.Array, fx.Array]:
+        carry = fx.lax.cond(fnp.sum(carry) > 1, inner, lambda x: x + 1j.imag, carry + row)
+        return carry, fnp.argmax(carry)
+
+    def f(x: fx.Array, n: fx.Array) -> object:
+        with fx.named_scope("rows"):
+            carry, places = fx.lax.scan(step, inner(x), table.astype("float32"))
+        last = fx.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + n, c[1][::-1]), (n, carry))
+        taken = fx.checkpoint(lambda y: y[fnp.array([0, -1])])(carry)
+        return {"last": last, "places": places, "small": small.astype("int8") << 1, "taken": taken, "nan": fnp.nan * x}
+
+    return fx.make_jaxpr(f)(np.ones(3, np.float32), np.int32(1))
+
+
+def test_files_of_version_1() -> None:
+    data = (FILES / "program-1.bin").read_bytes()
+    program = deserialize(data)
+    assert str(program) + "\n" == (FILES / "program-1.txt").read_text()
+    fx.check_jaxpr(program)
+    x, n = np.array([0.5, -1.0, 2.0], np.float32), np.int32(2)
+    outs = fx.jaxpr_as_fun(program)(x, n)
+    stored = np.load(FILES / "program-1.npz")
+    assert len(outs) == len(stored.files)
+    for i, out in enumerate(outs):
+        np.testing.assert_allclose(np.asarray(out), stored[f"arr_{i}"], rtol=2e-6)
+    assert program.eqns[0].source is not None
+
+
+def test_version_1_is_what_is_written() -> None:
+    """The bytes of a program are those of the file, so far as tracing gives the program that it gave then."""
+    program = deserialize((FILES / "program-1.bin").read_bytes())
+    assert serialize(program, provenance=True) == (FILES / "program-1.bin").read_bytes()
