@@ -28,6 +28,11 @@ from tracefx.core.dtypes import NDArray as NDArray
 from tracefx.core.effects import NO_EFFECTS as NO_EFFECTS
 from tracefx.core.effects import Effect as Effect
 from tracefx.core.effects import Effects as Effects
+from tracefx.core.entering import Collected as Collected
+from tracefx.core.entering import Enterable as Enterable
+from tracefx.core.entering import Entered as Entered
+from tracefx.core.entering import Entry as Entry
+from tracefx.core.entering import Form as Form
 from tracefx.core.errors import EscapedTracerError as EscapedTracerError
 from tracefx.core.errors import HandlerStateError as HandlerStateError
 from tracefx.core.errors import JaxprTypeError as JaxprTypeError
@@ -67,6 +72,9 @@ from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
 from tracefx.core.values import to_numpy as to_numpy
+from tracefx.interpreters.interpreter import Interpreter as Interpreter
+from tracefx.interpreters.rules import Rule as Rule
+from tracefx.interpreters.rules import Rules as Rules
 from tracefx.ops.basis import batch_first as batch_first
 from tracefx.ops.basis import fit as fit
 from tracefx.ops.basis import instantiate as instantiate

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import Effects
+from tracefx.core.entering import Enterable
 from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, Memo, Var
 from tracefx.core.passes import Prunable, renumber
 from tracefx.core.primitive import (
@@ -32,7 +33,7 @@ Input: TypeAlias = int | ShapedArray
 
 
 @frozen(eq=False)
-class Structured(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
+class Structured(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable, Transposable, Batchable, Lowerable):
     """An operation that carries programs. What is derived from it is kept in its `memo`, and dies with it."""
 
     memo: Memo = field(factory=Memo, init=False, eq=False, repr=False)

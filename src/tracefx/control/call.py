@@ -13,6 +13,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
+from tracefx.core.entering import Enterable, Entry, called, flat
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
 from tracefx.core.passes import Prunable, prune
@@ -33,7 +34,7 @@ from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose
 
 
 @frozen(eq=False)
-class Application(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposable, Batchable, Lowerable):
+class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable, Transposable, Batchable, Lowerable):
     """An operation that does what its one program does: transformed, it is itself with the program transformed."""
 
     @property
@@ -106,6 +107,14 @@ class Application(Primitive, CarriesJaxprs, Prunable, Differentiable, Transposab
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         derived = batch_jaxpr(self.body, axis, tuple(dims))
         return bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *args), derived.out_dims
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        forms = [entry.form(a) for a in args]
+        inside = entry.enter(self.body, forms, self.called)
+        op, operands = self.with_jaxprs(inside.jaxpr), flat(entry, args, forms)
+        outs = bind(op, *inside.consts, *entry.state(inside.taken), *operands)
+        return called(entry, inside, outs)
 
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:

@@ -30,6 +30,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
+from tracefx.core.entering import Collected, Entry, Form, called, flat
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
@@ -112,6 +113,28 @@ class Cond(Structured):
             return (self if same else Cond(tuple(bodies))), used
         places = [i for i, use in enumerate(used) if use]
         return Cond(tuple([rearranged(body, places) for body in bodies])), used
+
+    # -------------------------------------------------------------- under other interpretations
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        index = entry.bare(args[0], "the predicate of cond")
+        forms = [entry.form(x) for x in args[1:]]
+        names = [f"branch {i} of cond" for i in range(len(self.branches))]
+        outs: list[Form | None] = [None] * len(self.branches[0].outs)
+        state: Form | None = None
+        found: tuple[Collected, ...] = ()
+        while True:  # what one branch gives all do
+            bodies = []
+            for branch, what in zip(self.branches, names, strict=True):
+                inside = entry.enter(branch, forms, what, outs=outs, state=state, collected=found)
+                outs, state, found = list(inside.outs), inside.state or state, inside.collected
+                bodies.append(inside)
+            if all((b.outs, b.taken, b.state, b.collected) == (tuple(outs), state, state, found) for b in bodies):
+                break
+        jaxprs, consts = joined([(body.jaxpr, body.consts) for body in bodies])
+        operands = flat(entry, args[1:], forms)
+        return called(entry, bodies[0], bind(Cond(jaxprs), index, *consts, *entry.state(state), *operands))
 
     # -------------------------------------------------------------- forward mode
 

@@ -104,6 +104,10 @@ class CustomVmap(RuledProgram):
     rule: BatchRule = field(metadata={"erased": True})
 
     @override
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomVmap:
+        return evolve(self, jaxpr=jaxpr, rule=_after(consts, within(enter, self.rule)))
+
+    @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs = bind(self, *primals)
         moved = _movable(outs)

@@ -23,6 +23,7 @@ from tracefx.control.functions import (
 )
 from tracefx.control.ruled import RuledCall, RuledProgram
 from tracefx.core.handler import ROOT, Handler, bind
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
     MappedAxis,
@@ -92,6 +93,11 @@ class CustomJVP(RuledProgram, Prunable, ShownAsJax):
             return self, (True,) * len(jaxpr.invars), used_outs
         rule = self.rule if all(used_outs) else _selected(self.rule, used_outs)
         return evolve(self, jaxpr=jaxpr, rule=rule), (True,) * len(jaxpr.invars), used_outs
+
+    @override
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomJVP:
+        rule = hosted_rule(self.label, within(enter, self.rule), NOWHERE, consts)
+        return evolve(self, jaxpr=jaxpr, rule=rule, num_consts=consts + self.num_consts)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

@@ -137,6 +137,11 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
         return evolve(self, jaxpr=jaxpr, fwd=fwd), (True,) * len(jaxpr.invars), used_outs
 
     @override
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomVJP:
+        fwd = _hosted_forward(self.label, _forward_within(enter, self.fwd), NOWHERE, consts)
+        return evolve(self, jaxpr=jaxpr, fwd=fwd, num_consts=consts + self.num_consts)
+
+    @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         forward = self.fwd(primals, nonzero(tangents))
         forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))

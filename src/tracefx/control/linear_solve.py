@@ -17,6 +17,7 @@ from tracefx.control.call import Call
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
+from tracefx.core.entering import Entry
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
@@ -71,6 +72,20 @@ class LinearSolve(Structured):
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[LinearSolve, tuple[bool, ...], tuple[bool, ...]]:
         """All of the solution is one thing: it is found whole or not at all."""
         return self, (True,) * len(self.solve.invars), (True,) * len(used_outs)
+
+    # -------------------------------------------------------------- under other interpretations
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        """The equation stays one where the handler only does things in its programs; else it is solved."""
+        forms = [entry.form(x) for x in args]
+        if any(form.tree is not None for form in forms):
+            return entry.run(self.solve, args)
+        bodies = [entry.enter(body, forms, self.name) for body in self.jaxprs()]
+        if any(b.state is not None or b.collected or any(o.tree is not None for o in b.outs) for b in bodies):
+            return entry.run(self.solve, args)
+        jaxprs, consts = joined([(body.jaxpr, body.consts) for body in bodies])
+        return bind(evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts)), *consts, *args)
 
     # -------------------------------------------------------------- differentiation
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from attrs import evolve, field, frozen
@@ -12,6 +13,8 @@ from tracefx.control.functions import Flat, evaluated, transposed_call
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
+from tracefx.core.entering import Enterable, Entry, plain
+from tracefx.core.handler import Handler, bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.primitive import (
     Batchable,
@@ -44,7 +47,7 @@ class RuledCall(Primitive, Expandable, Differentiable, HoldsFunctions):
 
 
 @frozen(eq=False)
-class RuledProgram(Primitive, CarriesJaxprs, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+class RuledProgram(Primitive, CarriesJaxprs, Enterable, Expandable, Differentiable, Transposable, Batchable, Lowerable):
     """A call of `jaxpr`, which stands for what it computes where nobody asks for a rule."""
 
     label: str = field(metadata={"print": "name", "erased": True})
@@ -77,6 +80,23 @@ class RuledProgram(Primitive, CarriesJaxprs, Expandable, Differentiable, Transpo
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
         return eval_jaxpr(self.jaxpr, (), args)
+
+    @abstractmethod
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> Self:
+        """The same with another program, that takes more constants first; rules run under `enter` of their handler."""
+        raise NotImplementedError
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        """The rule stays where the program gives what it gave, and no more."""
+        forms = [entry.form(x) for x in args]
+        if any(form.tree is not None for form in forms):
+            return entry.run(self.jaxpr, args)
+        inside = entry.enter(self.jaxpr, forms, self.label, outs=list(map(plain, self.jaxpr.out_avals)))
+        if inside.state is not None or inside.collected:
+            return entry.run(self.jaxpr, args)
+        prim = self.with_program(inside.jaxpr, len(inside.consts), entry.within)
+        return bind(prim, *inside.consts, *args)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:

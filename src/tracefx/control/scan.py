@@ -30,6 +30,7 @@ from tracefx.control.scan_halves import Halves, halves
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir, Text
+from tracefx.core.entering import Collected, Entry, Form, called, count, flat
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
@@ -122,6 +123,38 @@ class Scan(Structured, Reopenable):
         places = [i for i, use in enumerate(left) if use]
         pruned = evolve(self, jaxpr=rearranged(body, places), num_carry=sum(carry), num_consts=sum(consts))
         return pruned, left, carry + results
+
+    # -------------------------------------------------------------- under other interpretations
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        n = self.num_carry
+        (const_args, carry_args, array_args), what = self.parts(args), "a step of scan"
+        consts, carry = [entry.form(x) for x in const_args], [entry.form(x) for x in carry_args]
+        arrays = [entry.form(x) for x in array_args]
+        slices, free = [form.step() for form in arrays], [None] * (len(self.jaxpr.outs) - n)
+        state: Form | None = None
+        while True:  # what a carry is after any step it is from the first on
+            inside = entry.enter(self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state)
+            if list(inside.outs[:n]) == carry and inside.state == state:
+                break
+            carry, state = list(inside.outs[:n]), inside.state
+        first, last = len(inside.consts), len(inside.jaxpr.invars)
+        kept = 0 if state is None else len(state.avals)
+        fixed = first + kept + count(consts)
+        places = [*range(first), *range(first + kept, fixed), *range(first, first + kept), *range(fixed, last)]
+        op = evolve(
+            self,
+            jaxpr=rearranged(inside.jaxpr, places) if kept else inside.jaxpr,
+            num_consts=fixed - kept,
+            num_carry=kept + count(carry),
+        )
+        initial = entry.state(state)
+        operands = [*flat(entry, const_args, consts), *initial, *flat(entry, carry_args, carry)]
+        outs = bind(op, *inside.consts, *operands, *flat(entry, array_args, arrays))
+        results = [*carry, *[form.stacked(self.length) for form in inside.outs[n:]]]
+        gathered = [Collected(each.name, each.form.stacked(self.length)) for each in inside.collected]
+        return called(entry, evolve(inside, outs=tuple(results), collected=tuple(gathered)), outs)
 
     # -------------------------------------------------------------- forward mode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 import numpy as np
@@ -30,6 +30,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
+from tracefx.core.entering import Entered, Entry, Form, called, flat, plain
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, renumber
@@ -134,6 +135,63 @@ class While(Structured):
             body_nconsts=sum(used[:m]),
         )
         return op, asked[:n] + used[:m] + carry, carry
+
+    # -------------------------------------------------------------- under other interpretations
+
+    @override
+    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        cond_args, body_args, carry_args = self.parts(args)
+        cond_consts, body_consts = [entry.form(x) for x in cond_args], [entry.form(x) for x in body_args]
+        carry = [entry.form(x) for x in carry_args]
+        state: Form | None = None
+        what = "a step of while_loop"
+        while True:  # what a carry is after any step it is from the first on
+            cond = entry.enter(
+                self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", outs=[plain(TRUTH)], state=state
+            )
+            body = entry.enter(self.body_jaxpr, [*body_consts, *carry], what, outs=carry, state=cond.state or state)
+            after = body.state or cond.state
+            if list(body.outs) == carry and after == state:
+                break
+            carry, state = list(body.outs), after
+        asked = [*cond.consts, *flat(entry, cond_args, cond_consts)]
+        done = [*body.consts, *flat(entry, body_args, body_consts)]
+        first = [*entry.state(state), *flat(entry, carry_args, carry)]
+        last = [a for each in body.collected for a in entry.absent(each)]
+        inside = evolve(body, collected=(*cond.collected, *body.collected))
+        ask, step = _Part.of(cond, len(asked)), _Part.of(body, len(done))
+        n = len(first)
+        if ask.leaves_state and not cond.collected:
+            op = evolve(
+                self,
+                cond_jaxpr=_staged(lambda *xs: ask(xs, n)[-1:], [*asked, *first, *last]),
+                cond_nconsts=len(asked),
+                body_jaxpr=_staged(lambda *xs: step(xs, n), [*done, *first, *last]),
+                body_nconsts=len(done),
+            )
+            return called(entry, inside, bind(op, *asked, *done, *first, *last))
+        # What the condition does besides must come out of the loop, so a step asks at its end if there is another.
+        k, m = len(asked), len(asked) + len(done)
+
+        def answer(xs: Sequence[Value]) -> list[Value]:
+            """Whether to go on, the state, the carry, and what the condition collects."""
+            found = ask(xs, n)
+            s = ask.states
+            return [found[s], *found[:s], *xs[k + s : k + n], *found[s + 1 :]]
+
+        def both(*xs: Value) -> list[Value]:
+            made = step([*xs[k:m], *xs[m + 1 : m + 1 + n]], n)
+            return [*answer([*xs[:k], *made[:n]]), *made[n:]]
+
+        going, *rest = bind(Call("condition", _staged(lambda *xs: answer(xs), [*asked, *first])), *asked, *first)
+        op = While(
+            _staged(both, [*asked, *done, going, *rest, *last]),
+            m,
+            _staged(lambda going, *_: [going], [going, *rest, *last]),
+            0,
+            self.max_steps,
+        )
+        return called(entry, inside, bind(op, *asked, *done, going, *rest, *last)[1:])
 
     # -------------------------------------------------------------- forward mode
 
@@ -352,6 +410,40 @@ class _Batched:
     body_consts: Consts
     carry: Mask
     first: Jaxpr | None
+
+
+@final
+@frozen(eq=False)
+class _Part:
+    """The condition or the body of a loop that was entered, on constants and what the loop carries."""
+
+    jaxpr: Jaxpr
+    consts: int
+    """How many arrays come before the state: what the handler closes over."""
+    fixed: int
+    """How many are constants of the loop."""
+    states: int
+
+    @classmethod
+    def of(cls, entered: Entered, fixed: int) -> _Part:
+        states = 0 if entered.state is None else len(entered.state.avals)
+        return cls(entered.jaxpr, len(entered.consts), fixed, states)
+
+    @property
+    def leaves_state(self) -> bool:
+        return self.jaxpr.outs[: self.states] == self.jaxpr.invars[self.consts : self.consts + self.states]
+
+    def __call__(self, xs: Sequence[Value], carried: int) -> list[Value]:
+        """`xs` are the constants, the state, the carry, and what is carried behind them."""
+        own, operands = xs[: self.consts], xs[self.consts : self.fixed]
+        state, carry = xs[self.fixed : self.fixed + self.states], xs[self.fixed + self.states : self.fixed + carried]
+        return eval_jaxpr(self.jaxpr, (), [*own, *state, *operands, *carry])
+
+
+def _staged(f: Callable[..., Sequence[Value]], like: Sequence[Value]) -> Jaxpr:
+    jaxpr, consts = stage(f, [x.aval for x in like])
+    assert not consts
+    return jaxpr
 
 
 def _places(mask: Mask) -> list[int]:
