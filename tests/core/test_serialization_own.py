@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -105,9 +106,9 @@ ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_functions_are_refused(f: object, holder: str) -> None:
-    program = fx.make_jaxpr(f)(np.ones(3, np.float32))  # type: ignore[arg-type]  # one of several functions
-    with pytest.raises(SerializationError, match=rf"equation \d+ of \d+ at .*test_serialization_own.py:\d+") as caught:
+def test_functions_are_refused(f: Callable[[fx.Array], object], holder: str) -> None:
+    program = fx.make_jaxpr(f)(fnp.ones(3))
+    with pytest.raises(SerializationError, match=r"equation \d+ of \d+ at .*test_serialization_own.py:\d+") as caught:
         serialize(program)
     assert holder in str(caught.value)
     assert "functions stay in their process" in str(caught.value)
@@ -116,30 +117,8 @@ def test_functions_are_refused(f: object, holder: str) -> None:
 # ------------------------------------------------------------------ files of older versions
 
 
-def of_version_1() -> fx.ClosedJaxpr:
-    """The program in `files/program-1.bin`, which was written when version 1 was made."""
-    table = from_numpy(np.arange(6).reshape(2, 3).astype(dtypes.bfloat16))
-    small = from_numpy(np.array([-8, 7, 3]).astype(dtypes.int4))
-
-    @fx.jit
-    def inner(x: fx.Array) -> fx.Array:
-        return fnp.tanh(x) * 0.1
-
-    def step(carry: fx.Array, row: fx.Array) -> tuple[fx.Array, fx.Array]:
-        carry = fx.lax.cond(fnp.sum(carry) > 1, inner, lambda x: x + 1j.imag, carry + row)
-        return carry, fnp.argmax(carry)
-
-    def f(x: fx.Array, n: fx.Array) -> object:
-        with fx.named_scope("rows"):
-            carry, places = fx.lax.scan(step, inner(x), table.astype("float32"))
-        last = fx.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + n, c[1][::-1]), (n, carry))
-        taken = fx.checkpoint(lambda y: y[fnp.array([0, -1])])(carry)
-        return {"last": last, "places": places, "small": small.astype("int8") << 1, "taken": taken, "nan": fnp.nan * x}
-
-    return fx.make_jaxpr(f)(np.ones(3, np.float32), np.int32(1))
-
-
 def test_files_of_version_1() -> None:
+    """A program with loops, branches, shared bodies, small integers and named scopes, written by version 1."""
     data = (FILES / "program-1.bin").read_bytes()
     program = deserialize(data)
     assert str(program) + "\n" == (FILES / "program-1.txt").read_text()
@@ -153,7 +132,6 @@ def test_files_of_version_1() -> None:
     assert program.eqns[0].source is not None
 
 
-def test_version_1_is_what_is_written() -> None:
-    """The bytes of a program are those of the file, so far as tracing gives the program that it gave then."""
+def test_what_is_written_is_version_1() -> None:
     program = deserialize((FILES / "program-1.bin").read_bytes())
     assert serialize(program, provenance=True) == (FILES / "program-1.bin").read_bytes()
