@@ -1,0 +1,65 @@
+"""Series of contractions: coefficients are stacked, and a few large contractions do for all orders."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import MappedAxis
+from tracefx.handlers.taylor.series import Series, Term, Terms, fitted, spelled, value
+from tracefx.ops.contraction import Axes, DotGeneral
+from tracefx.ops.shape import concatenate, expand_dims, slice_axis, squeeze, stack
+
+
+def contracted(prim: DotGeneral, x: Series, y: Series) -> Series:
+    if not y.varies:
+        return _one_varies(prim, x, y, side=0)
+    if not x.varies:
+        return _one_varies(prim, y, x, side=1)
+    return _both_vary(prim, x, y)
+
+
+def _one_varies(prim: DotGeneral, x: Series, other: Series, side: int) -> Series:
+    """A contraction with constants: all coefficients at once, so that the constants are read once."""
+    present = [t for t in x.terms if t is not None]
+    stacked = stack(present)
+    args, dims = ([stacked, other.primal], [0, None]) if side == 0 else ([other.primal, stacked], [None, 0])
+    out, dim = prim.batched(MappedAxis(len(present)), args, dims)
+    assert dim is not None
+    parts = iter([squeeze(slice_axis(out, i, i + 1, dim), (dim,)) for i in range(len(present))])
+    terms: list[Term] = [None if t is None else next(parts) for t in x.terms]
+    return fitted(terms, value(terms))
+
+
+def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
+    """Each coefficient is one contraction, over the orders too: of `x` forwards with `y` backwards.
+
+    The orders follow each other along an axis that is contracted; without one, along a new one.
+    """
+    (xc, yc), (xb, yb) = prim.dimension_numbers
+    order = x.order
+    xs: Terms = x.terms
+    ys: Terms = y.terms
+    x_axis, y_axis, joined = (xc[0], yc[0], prim) if xc else (0, 0, evolve(prim, dimension_numbers=_raised(xb, yb)))
+    if not xc:
+        xs, ys = [[None if t is None else expand_dims(t, (0,)) for t in terms] for terms in (xs, ys)]
+    forwards = concatenate([spelled(t, value(xs)) for t in xs], x_axis)
+    backwards = concatenate([spelled(t, value(ys)) for t in reversed(ys)], y_axis)
+    size = value(xs).aval.shape[x_axis]
+    out = bind1(prim, x.primal, y.primal)
+    terms: list[Term] = [out]
+    for k in range(1, order + 1):
+        pairs = [j for j in range(k + 1) if xs[j] is not None and ys[k - j] is not None]
+        if not pairs:
+            terms.append(None)
+            continue
+        first, last = pairs[0], pairs[-1] + 1
+        left = slice_axis(forwards, first * size, last * size, x_axis)
+        right = slice_axis(backwards, (order - k + first) * size, (order - k + last) * size, y_axis)
+        terms.append(bind1(joined, left, right))
+    return fitted(terms, out)
+
+
+def _raised(xb: Axes, yb: Axes) -> tuple[tuple[Axes, Axes], tuple[Axes, Axes]]:
+    """The axes of a contraction of nothing, with a new axis in front that is contracted."""
+    return ((0,), (0,)), (tuple([d + 1 for d in xb]), tuple([d + 1 for d in yb]))

@@ -1,0 +1,75 @@
+"""Series of operations that are linear in what varies: each coefficient goes through on its own.
+
+So does what is linear around every place but a few (`max`, `select_n`, `abs`): its derivative at the value, taken of a
+coefficient, is the result's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tracefx.core.handler import bind, bind1
+from tracefx.core.primitive import Differentiable, Primitive, Tangent
+from tracefx.core.values import Value
+from tracefx.handlers.taylor.series import (
+    Series,
+    Term,
+    as_tangent,
+    as_term,
+    constant,
+    fitted,
+    minus,
+    plus,
+)
+
+
+class DifferentiablePrimitive(Protocol):
+    """An operation with a derivative."""
+
+    name: str
+
+    def jvp(
+        self, primals: Sequence[Value], tangents: Sequence[Tangent]
+    ) -> tuple[Sequence[Value], Sequence[Tangent]]: ...
+
+
+def still(prim: Primitive, *args: Series) -> Sequence[Series]:
+    """Results that don't vary, or whose derivative is zero wherever there is one."""
+    order = args[0].order
+    return [constant(out, order) for out in bind(prim, *[a.primal for a in args])]
+
+
+def linear(prim: Primitive, x: Series) -> Sequence[Series]:
+    """Linear in its one operand; any number of results."""
+    outs = bind(prim, x.primal)
+    pushed = [None if t is None else bind(prim, t) for t in x.higher]
+    return [fitted([out, *[None if p is None else p[i] for p in pushed]], out) for i, out in enumerate(outs)]
+
+
+def locally_linear(prim: Primitive, *args: Series) -> Sequence[Series]:
+    """By the derivative, which depends on the values alone."""
+    assert isinstance(prim, Differentiable)
+    primals = [a.primal for a in args]
+    outs: Sequence[Value] | None = None
+    pushed: list[Sequence[Term] | None] = []
+    for k in range(args[0].order):
+        tangents = [as_tangent(a.higher[k], a.primal) for a in args]
+        if all(a.higher[k] is None for a in args):
+            pushed.append(None)
+            continue
+        found, out_tangents = prim.jvp(primals, tangents)
+        outs = found if outs is None else outs
+        pushed.append([as_term(t) for t in out_tangents])
+    assert outs is not None  # something varies
+    return [fitted([out, *[None if p is None else p[i] for p in pushed]], out) for i, out in enumerate(outs)]
+
+
+def added(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
+    out = bind1(prim, x.primal, y.primal)
+    return [fitted([out, *[plus(s, t) for s, t in zip(x.higher, y.higher, strict=True)]], out)]
+
+
+def subtracted(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
+    out = bind1(prim, x.primal, y.primal)
+    return [fitted([out, *[minus(s, t) for s, t in zip(x.higher, y.higher, strict=True)]], out)]

@@ -1,0 +1,104 @@
+"""Which rule an operation, or the family it belongs to, has for series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from tracefx.core.primitive import Primitive
+from tracefx.handlers.taylor.arithmetic import (
+    absolute,
+    angled,
+    divided,
+    integer_power,
+    multiplied,
+    polygamma_series,
+    raised,
+    scattered_product,
+    squared_series,
+)
+from tracefx.handlers.taylor.contraction import contracted
+from tracefx.handlers.taylor.linear import added, linear, locally_linear, still, subtracted
+from tracefx.handlers.taylor.series import Series
+from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
+from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
+from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.basis import ConvertElementType
+from tracefx.ops.collective import LinearCollective
+from tracefx.ops.complex import Complex, LinearElementwise
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cumulative import CumMax, CumMin
+from tracefx.ops.cutting import Pad
+from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.elementwise import Add, NonDifferentiable
+from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.magnitude import Abs
+from tracefx.ops.operation import LinearOperation
+from tracefx.ops.pairs import Atan2
+from tracefx.ops.powers import IntegerPow, Pow, Square
+from tracefx.ops.reduction import ArgExtremum, Extremum
+from tracefx.ops.representation import BitcastConvertType
+from tracefx.ops.scattering import Extremal, Scatter, ScatterMul
+from tracefx.ops.selection import Clamp, SelectN
+from tracefx.ops.shape import Joining, Split
+from tracefx.ops.special import Polygamma
+
+SeriesRule: TypeAlias = Callable[..., Sequence[Series] | None]
+"""From an operation and a series for each operand, one of which varies, to series of the results.
+
+`None` where the rule is not for these operands: then the operation's derivative is taken.
+"""
+
+
+def alone(rule: Callable[..., Series | None]) -> SeriesRule:
+    """The rule of an operation with one result."""
+
+    def listed(prim: Primitive, *args: Series) -> Sequence[Series] | None:
+        out = rule(prim, *args)
+        return None if out is None else [out]
+
+    return listed
+
+
+OWN: Final[Mapping[type[Primitive], SeriesRule]] = MappingProxyType(
+    {
+        Neg: linear,
+        Add: added,
+        Sub: subtracted,
+        Mul: alone(multiplied),
+        Square: alone(squared_series),
+        Div: alone(divided),
+        IntegerPow: alone(integer_power),
+        Pow: alone(raised),
+        Abs: absolute,
+        Atan2: alone(angled),
+        Polygamma: alone(polygamma_series),
+        DotGeneral: alone(contracted),
+        Pad: locally_linear,
+        Complex: locally_linear,
+        ScatterMul: scattered_product,
+        **dict.fromkeys((ConvertElementType, Split), linear),
+        **dict.fromkeys(
+            (Rem, SelectN, Clamp, CumMax, CumMin, Gather, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice),
+            locally_linear,
+        ),
+        OptimizationBarrier: locally_linear,
+        BitcastConvertType: still,
+        **dict.fromkeys(SLOPES, alone(transcendental)),
+        **dict.fromkeys(DIVISORS, alone(logarithmic)),
+    }
+)
+FAMILIES: Final[Mapping[type, SeriesRule]] = MappingProxyType(
+    {
+        NonDifferentiable: still,
+        ArgExtremum: still,
+        LinearOperation: linear,
+        LinearElementwise: linear,
+        LinearCollective: linear,
+        Joining: locally_linear,
+        Extreme: locally_linear,
+        Extremum: locally_linear,
+        Extremal: locally_linear,
+    }
+)
