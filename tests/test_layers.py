@@ -56,6 +56,10 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ),
     ("tracefx.core.settings", "pathlib.Path"): "with all that it imports it takes 4 ms, and few processes need it",
     ("tracefx.core.digest", "hashlib.blake2b"): "it loads OpenSSL, and only programs that are compiled have digests",
+    ("tracefx.testing.equivalence", "hypothesis.HealthCheck"): "the checks need it only where strategies are given",
+    ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
+    ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
+    ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
     ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",
 }
 

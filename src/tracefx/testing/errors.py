@@ -6,7 +6,21 @@ import contextvars
 from collections.abc import Callable
 from typing import final
 
+from attrs import frozen
 from typing_extensions import override
+
+
+@final
+@frozen
+class Evidence:
+    """What shows that a law is broken: programs, and Python that fails in the same way; `None` if there is none."""
+
+    programs: str
+    python: str | None = None
+
+    @override
+    def __str__(self) -> str:
+        return self.programs if self.python is None else f"{self.programs}\nin Python:\n\n{self.python}"
 
 
 @final
@@ -20,26 +34,29 @@ class LawError(AssertionError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self._find: Callable[[], str] | None = None
-        self._evidence = ""
+        self._find: Callable[[], Evidence | None] | None = None
+        self._evidence: Evidence | None = None
 
-    def shown_by(self, find: Callable[[], str]) -> LawError:
+    def shown_by(self, find: Callable[[], Evidence | None]) -> LawError:
         """The same error, with `find` to say what shows it, in place of what it had."""
         context = contextvars.copy_context()
         self._find = lambda: context.run(find)
         return self
 
     @property
-    def evidence(self) -> str:
-        """The smallest program found that breaks the law, as a jaxpr and as Python to run; empty if there is none."""
+    def evidence(self) -> Evidence | None:
+        """The smallest program found that breaks the law, as a jaxpr and as Python to run; `None` if there is none."""
         if self._find is not None:
             find, self._find = self._find, None
-            self._evidence = find()
+            try:
+                self._evidence = find()
+            except Exception as error:  # the message is worth more than what was to come with it
+                self._evidence = Evidence(f"looking for a program that shows it has failed: {error!r}")
         return self._evidence
 
     @override
     def __str__(self) -> str:
-        return f"{self.message}\n\n{self.evidence}" if self.evidence else self.message
+        return self.message if self.evidence is None else f"{self.message}\n\n{self.evidence}"
 
     @override
     def __reduce__(self) -> tuple[type[LawError], tuple[str]]:

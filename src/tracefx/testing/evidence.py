@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -16,24 +18,24 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.programs import VOCABULARY, parse_jaxpr
-from tracefx.testing.errors import LawError
-from tracefx.testing.programs import IMPORTS
+from tracefx.testing.errors import Evidence, LawError
+from tracefx.testing.programs import IMPORTS, Written
 from tracefx.testing.reduction import Candidate, smallest
 from tracefx.testing.subjects import Subject, packed, staged
 from tracefx.testing.tolerances import PROGRAM, Ulps
 
 
-def evidence(check: Callable[[Subject], None], call: str, subject: Subject, options: str = "") -> str:
-    """A program that fails a check, as a jaxpr and as Python that calls `call`; empty if it can't be traced."""
+def evidence(check: Callable[[Subject], None], call: str, subject: Subject, options: str = "") -> Evidence | None:
+    """A program that fails a check, as a jaxpr and as Python that calls `call`; `None` if it can't be traced."""
     try:
         jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
     except Exception:  # whatever the function raises: there is nothing to show then
-        return ""
+        return None
     if subject.written is not None:
         python = script(
             subject.written.source, call, [subject.written.name, *map(source_of, subject.args)], subject.ulps, options
         )
-        return report(f"it is this program:\n{shown(jaxpr)}", python)
+        return Evidence(f"it is this program:\n{shown(jaxpr)}", python)
 
     def breaks(candidate: Candidate) -> bool:
         try:
@@ -46,20 +48,16 @@ def evidence(check: Callable[[Subject], None], call: str, subject: Subject, opti
 
     found = smallest(Candidate(jaxpr, tuple(consts), subject.args), breaks)
     if found is None:
-        return report(
+        return Evidence(
             f"traced, the function is this program:\n{shown(jaxpr)}\n"
             "which keeps the law: what breaks it is in how the function looks at its arguments"
         )
     heading = "the smallest program found that breaks it:"
     definition = definition_of("program", found.jaxpr, found.consts)
     if definition is None:
-        return report(f"{heading}\n{shown(found.jaxpr)}\nwhich holds functions, so that its text is not all of it")
+        return Evidence(f"{heading}\n{shown(found.jaxpr)}\nwhich holds functions, so that its text is not all of it")
     python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options)
-    return report(f"{heading}\n{shown(found.jaxpr)}", python)
-
-
-def report(program: str, python: str | None = None) -> str:
-    return program if python is None else f"{program}\nin Python:\n{textwrap.indent(python, '  ')}"
+    return Evidence(f"{heading}\n{shown(found.jaxpr)}", python)
 
 
 def shown(jaxpr: Jaxpr) -> str:
@@ -69,13 +67,14 @@ def shown(jaxpr: Jaxpr) -> str:
 # ------------------------------------------------------------------ Python
 
 
+_NAMES: Final = ("array", "Ulps", "COMPILED", "BATCHED", "FORWARD", "REVERSE")
+"""What of `tracefx.testing` may occur in arguments."""
+
+
 def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "") -> str:
     """A Python program: imports, definitions, and a check of `tracefx.testing` with the settings of here."""
-    names = sorted({call, *[name for name in ("array", "Ulps") if any(f"{name}(" in arg for arg in args)]})
-    given = [*args, *([options] if options else [])]
-    if ulps != PROGRAM:
-        names = sorted({*names, "Ulps"})
-        given.append(f"ulps={ulps!r}")
+    given = [*args, *([options] if options else []), *([f"ulps={ulps!r}"] if ulps != PROGRAM else [])]
+    names = sorted({call, *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)]})
     contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
     text = " ".join([definitions, *given])
     imports = [line for line in IMPORTS if f"{line.split()[-1]}." in text or (contexts and "as fx" in line)]
@@ -128,6 +127,16 @@ def _primitives(jaxpr: Jaxpr) -> Iterator[type[Primitive]]:
         if isinstance(eqn.prim, CarriesJaxprs):
             for body in eqn.prim.jaxprs():
                 yield from _primitives(body)
+
+
+def import_of(f: object) -> str | None:
+    """The line that imports a function, if there is one."""
+    if isinstance(f, Written):
+        return f.source
+    module, name = getattr(f, "__module__", None), getattr(f, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or not name.isidentifier():
+        return None
+    return f"from {module} import {name}" if getattr(inspect.getmodule(f), name, None) is f else None
 
 
 # ------------------------------------------------------------------ values

@@ -1,0 +1,369 @@
+"""Whether two functions mean the same, and whether two transformations commute."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast, final
+
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.primitive import Primitive, Tangent, Zero
+from tracefx.core.trees import PyTree
+from tracefx.core.values import Value, as_value
+from tracefx.testing.errors import Evidence, Inapplicable, LawError
+from tracefx.testing.evidence import definition_of, import_of, script, shown, source_of
+from tracefx.testing.law import difference
+from tracefx.testing.laws import fronted, require_derivatives
+from tracefx.testing.programs import Function
+from tracefx.testing.subjects import (
+    Several,
+    Subject,
+    as_arrays,
+    dense,
+    linearized,
+    mapped,
+    push,
+    random_like,
+    staged,
+)
+from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
+from tracefx.transforms.jit import jit
+from tracefx.transforms.pipelines import Transform
+from tracefx.transforms.staging import make_jaxpr
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+FunctionTransform: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]] | Transform
+"""A transformation of functions, such as `fx.grad` or `fx.Vmap() @ fx.Grad()`."""
+
+# ------------------------------------------------------------------ what becomes of a call
+
+
+@final
+@frozen(eq=False)
+class Outcome:
+    """The leaves that a call gives, and their tree; or the exception that it raises."""
+
+    leaves: tuple[Value, ...]
+    tree: object
+    error: Exception | None = None
+
+    @staticmethod
+    def of(f: Function, args: Sequence[PyTree]) -> Outcome:
+        try:
+            leaves, tree = trees.flatten(f(*args))
+            return Outcome(tuple([as_value(cast(Array, leaf), "an output") for leaf in leaves]), tree)
+        except Inapplicable:
+            raise
+        except Exception as error:  # which is a result like others: that of the other function is compared with it
+            return Outcome((), None, error)
+
+    @override
+    def __str__(self) -> str:
+        if self.error is not None:
+            return f"raises {type(self.error).__name__}: {self.error}"
+        return f"gives {', '.join([repr(x.aval) for x in self.leaves]) or 'nothing'}"
+
+
+def outcome_difference(got: Outcome, want: Outcome, names: tuple[str, str], ulps: Ulps) -> str | None:
+    if got.error is not None or want.error is not None:
+        if type(got.error) is type(want.error):
+            return None
+        return f"  {names[0]} {got}\n  {names[1]} {want}"
+    if got.tree != want.tree:
+        return f"  {names[0]} gives the tree {got.tree}\n  {names[1]} gives the tree {want.tree}"
+    return difference(got.leaves, want.leaves, names, ulps)
+
+
+# ------------------------------------------------------------------ transformations to compare under
+
+
+@final
+@frozen(eq=False, repr=False)
+class View:
+    """A transformation that says everything of one kind about a function, at any arguments."""
+
+    name: str
+    title: str
+    of: Callable[[Subject], list[Value]]
+
+    def __call__(self, f: Function) -> Function:
+        def viewed(*args: PyTree) -> list[Array]:
+            return as_arrays(self.of(evolve(Subject.of(f, args), name="f")))
+
+        return viewed
+
+    @override
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _pushed(subject: Subject) -> list[Value]:
+    require_derivatives(subject)
+    tangents: list[Tangent] = [
+        random_like(a.aval, subject.rng(f"tangent {i}")) if i in subject.moving else Zero(a.aval.tangent())
+        for i, a in enumerate(subject.args)
+    ]
+    outs, pushed = push(subject.run, subject.args, tangents)
+    return [*outs, *[dense(t) for t in pushed if t.aval.dtype != dtypes.float0]]
+
+
+def _pulled(subject: Subject) -> list[Value]:
+    require_derivatives(subject)
+    moving = [i in subject.moving for i in range(len(subject.args))]
+    linear = linearized(subject.run, subject.args, moving)
+    cts: list[Tangent] = [
+        random_like(o.aval, subject.rng(f"cotangent {i}")) if moved else Zero(o.aval.tangent())
+        for i, (o, moved) in enumerate(zip(linear.outs, linear.moved, strict=True))
+    ]
+    return [dense(ct) for ct, moves in zip(linear.pull(cts), moving, strict=True) if moves]
+
+
+def _batched(subject: Subject) -> list[Value]:
+    batch = Several.like(subject.args)
+    axes = (0,) * len(subject.args)
+    return fronted(mapped(subject.run, batch.stacked(axes), axes, batch.size), batch.size)
+
+
+def _compiled(subject: Subject) -> list[Value]:
+    compiled = jit(lambda *xs: as_arrays(subject.run(*xs)))
+    return [as_value(o) for o in compiled(*as_arrays(subject.args))]
+
+
+COMPILED: Final = View("COMPILED", "compiled", _compiled)
+BATCHED: Final = View("BATCHED", "over a batch", _batched)
+FORWARD: Final = View("FORWARD", "in forward mode", _pushed)
+REVERSE: Final = View("REVERSE", "in reverse mode", _pulled)
+TRANSFORMS: Final[tuple[FunctionTransform, ...]] = (COMPILED, BATCHED, FORWARD, REVERSE)
+"""What two functions are compared under: compiled; over batches of varied arguments; their derivatives along random
+directions, forward and backward."""
+
+
+# ------------------------------------------------------------------ two functions
+
+
+WHICH: Final = ("the first", "the second")
+
+
+def check_equivalent(
+    f: Callable[..., PyTree],
+    g: Callable[..., PyTree],
+    *arguments: SearchStrategy[Any] | PyTree,
+    transforms: Sequence[FunctionTransform] = TRANSFORMS,
+    ulps: Ulps | None = None,
+    max_examples: int | None = None,
+) -> None:
+    """Check that two functions mean the same: values, dtypes, weak types, trees, the classes of the errors they raise;
+    their derivatives in both modes, what they give for batches, and that compiled they do what they do evaluated.
+
+    `arguments` are one for each of theirs: a tree of arrays, or a Hypothesis strategy for such. With strategies,
+    arguments are drawn (`max_examples` times, by default as often as the Hypothesis profile says) and those at which
+    the functions differ are shrunk. `transforms` are what they are compared under beside evaluation, e.g.
+    `(*TRANSFORMS, fx.hessian)`. Values may be `ulps` apart: by default as far as those of any program of many
+    operations; derivatives as far as derivatives may, or as that if it is more.
+
+    Raises `LawError`, which says where they differ, with both programs and Python that fails in the same way.
+
+    >>> import tracefx.numpy as fnp
+    >>> check_equivalent(lambda x: fnp.log(fnp.exp(x) + 1), lambda x: fnp.logaddexp(x, 0), fnp.arange(3.0))
+    >>> check_equivalent(lambda x: x * 2, lambda x: x + 2, 2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.testing.errors.LawError: two functions mean the same, but not so for <lambda> and <lambda> of (2.0), over...
+    """
+    tolerance = PROGRAM if ulps is None else ulps
+
+    def at(*args: PyTree) -> None:
+        _equivalent_at(f, g, args, transforms, tolerance)
+
+    if any(map(_is_strategy, arguments)):
+        _for_all(at, arguments, max_examples)
+    else:
+        at(*arguments)
+
+
+def _is_strategy(x: object) -> TypeGuard[SearchStrategy[Any]]:
+    """A strategy is there only if Hypothesis has been imported, which is left to whoever made it."""
+    hypothesis = sys.modules.get("hypothesis.strategies")
+    return hypothesis is not None and isinstance(x, hypothesis.SearchStrategy)
+
+
+def _for_all(at: Callable[..., None], arguments: Sequence[object], max_examples: int | None) -> None:
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    profile = settings()
+
+    @settings(
+        max_examples=profile.max_examples if max_examples is None else max_examples,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.tuples(*[x if _is_strategy(x) else st.just(x) for x in arguments]))
+    def run(args: tuple[object, ...]) -> None:
+        at(*args)
+
+    try:
+        run()
+    except LawError as error:
+        error.__notes__ = []  # which say in other words what the message says
+        raise error from None
+
+
+def _equivalent_at(
+    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+) -> None:
+    what = _first_difference(f, g, args, transforms, ulps)
+    if what is None:
+        return
+    how, text = what
+    call = f"{name_of(f)} and {name_of(g)} of ({', '.join(map(source_of, args))})"
+    error = LawError(f"two functions mean the same, but not so for {call}{how}\n{text}")
+    raise error.shown_by(lambda: _evidence(f, g, args, transforms, ulps))
+
+
+def _first_difference(
+    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+) -> tuple[str, str] | None:
+    """In which way the functions differ first, and under what."""
+    plain = [Outcome.of(h, args) for h in (f, g)]
+    what = outcome_difference(plain[0], plain[1], WHICH, ulps)
+    if what is not None:
+        return "", what
+    for t in transforms:
+        is_same = t is COMPILED or t is BATCHED
+        try:
+            outcomes = [Outcome.of(t(h), args) for h in (f, g)]
+        except Inapplicable:
+            continue
+        allowed = ulps if is_same else DERIVATIVE.or_more(ulps)
+        what = outcome_difference(outcomes[0], outcomes[1], WHICH, allowed)
+        if what is not None:
+            return f", {_under(t)}", what
+        if t is COMPILED and all(x.error is None for x in plain):
+            for name, evaluated, compiled in zip(WHICH, plain, outcomes, strict=True):
+                leaves = evolve(evaluated, tree=compiled.tree)
+                what = outcome_difference(compiled, leaves, (f"{name} compiled", f"{name} evaluated"), ulps)
+                if what is not None:
+                    return f", {_under(t)}", what
+    return None
+
+
+def _under(t: FunctionTransform) -> str:
+    return t.title if isinstance(t, View) else f"under {name_of(t)}"
+
+
+def name_of(f: object) -> str:
+    return repr(f) if isinstance(f, Transform | View) else getattr(f, "__name__", type(f).__name__)
+
+
+def _evidence(
+    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+) -> Evidence:
+    """Both programs, and Python with the functions themselves where it can import them, else with their programs."""
+    subjects = [Subject.of(h, args) for h in (f, g)]
+    try:
+        programs = [staged(s.run, [a.aval for a in s.args]) for s in subjects]
+    except Exception:  # one of them can't be traced
+        programs = []
+    texts = [f"{which} is this program:\n{shown(p[0])}" for which, p in zip(WHICH, programs, strict=False)]
+    options = ""
+    if tuple(transforms) != TRANSFORMS:
+        written = [_source_of_transform(t) for t in transforms]
+        if not all(written):
+            return Evidence("\n".join(texts))
+        options = f"transforms=[{', '.join(map(str, written))}]"
+    imports = [import_of(f), import_of(g)]
+    definitions: list[str | None]
+    if all(imports):
+        definitions, names = imports, [name_of(f), name_of(g)]
+        given = list(map(source_of, args))
+    else:
+        names = ["f", "g"]
+        definitions = [definition_of(name, *p) for name, p in zip(names, programs, strict=False)]
+        given = list(map(source_of, subjects[0].args))
+        as_programs = [lambda *xs, p=p: eval_jaxpr(p[0], p[1], [as_value(x) for x in xs]) for p in programs]
+        if (
+            len(programs) < 2
+            or None in definitions
+            or _first_difference(as_programs[0], as_programs[1], as_arrays(subjects[0].args), transforms, ulps) is None
+        ):
+            return Evidence("\n".join(texts))
+    lines = list(dict.fromkeys([d for d in definitions if d is not None]))
+    return Evidence("\n".join(texts), script("\n".join(lines), "check_equivalent", [*names, *given], ulps, options))
+
+
+def _source_of_transform(t: FunctionTransform) -> str | None:
+    if isinstance(t, View):
+        return t.name
+    if isinstance(t, Transform):
+        return " @ ".join([f"fx.{part}" for part in repr(t).split(" @ ")])
+    name = getattr(t, "__name__", "")
+    return f"fx.{name}" if getattr(sys.modules["tracefx"], name, None) is t else None
+
+
+# ------------------------------------------------------------------ two transformations
+
+
+def assert_transforms_commute(
+    a: FunctionTransform,
+    b: FunctionTransform,
+    f: Callable[..., PyTree] | Primitive,
+    *args: PyTree,
+    ulps: Ulps | None = None,
+) -> None:
+    """Check that `a(b(f))` and `b(a(f))` do the same at arguments: give the same, or raise errors of one class.
+
+    `a` and `b` are transformations, as values (`fx.Vmap()`) or as functions from functions to functions. Values may be
+    `ulps` apart, by default as far as derivatives may.
+
+    Raises `LawError` if they don't.
+
+    >>> import tracefx as fx
+    >>> import tracefx.numpy as fnp
+    >>> assert_transforms_commute(fx.jit, fx.vmap, fnp.sin, fnp.arange(3.0))
+    >>> assert_transforms_commute(fx.Vmap(), fx.Jvp(), fnp.dot, (fnp.ones((2, 3)),) * 2, (fnp.ones((2, 3)),) * 2)
+    """
+    function = f if not isinstance(f, Primitive) else _bound(f)
+    names = (f"{name_of(a)} of {name_of(b)}", f"{name_of(b)} of {name_of(a)}")
+    orders = (a(b(function)), b(a(function)))
+    got, want = [Outcome.of(order, args) for order in orders]
+    what = outcome_difference(got, want, names, DERIVATIVE.or_more(PROGRAM if ulps is None else ulps))
+    if what is None:
+        return
+    call = f"{name_of(f)}({', '.join(map(source_of, args))})"
+
+    def evidence() -> Evidence:
+        texts: list[str] = []
+        for name, order in zip(names, orders, strict=True):
+            with suppress(Exception):  # of what can't be traced there is no program
+                texts.append(f"{name} is this program:\n{shown(make_jaxpr(order)(*args).jaxpr)}")
+        given = [_source_of_transform(a), _source_of_transform(b)]
+        line = import_of(f)
+        if line is None or None in given:
+            return Evidence("\n".join(texts))
+        python = script(
+            line,
+            "assert_transforms_commute",
+            [*map(str, given), name_of(f), *map(source_of, args)],
+            PROGRAM if ulps is None else ulps,
+        )
+        return Evidence("\n".join(texts), python)
+
+    raise LawError(f"{name_of(a)} and {name_of(b)} commute, but not so for {call}\n{what}").shown_by(evidence)
+
+
+def _bound(prim: Primitive) -> Function:
+    def bound(*xs: Any) -> list[Array]:
+        return as_arrays(bind(prim, *xs))
+
+    return bound

@@ -1,0 +1,380 @@
+"""What every handler must keep, whatever it does: checked for handlers that others write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx import numpy as fnp
+from tracefx.core.errors import EscapedTracerError, MissingRuleError
+from tracefx.core.handler import Handler, Tracer, current, handling
+from tracefx.core.primitive import Primitive
+from tracefx.core.trees import PyTree
+from tracefx.core.values import Value
+from tracefx.testing.checks import Report
+from tracefx.testing.equivalence import TRANSFORMS, Outcome, name_of, outcome_difference
+from tracefx.testing.errors import Evidence, Inapplicable, LawError
+from tracefx.testing.evidence import import_of, script, shown, source_of
+from tracefx.testing.laws import LAWS, jvp_is_the_derivative, text_says_it_all
+from tracefx.testing.programs import Function, Written
+from tracefx.testing.subjects import Subject, staged
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps
+from tracefx.testing.wrappings import WRAPPINGS
+
+MakeHandler: TypeAlias = Callable[[Handler], Handler]
+"""Of the handler below, the handler: a constructor."""
+Around: TypeAlias = Callable[[MakeHandler, Function], Function]
+"""A function as the handler has it."""
+
+# ------------------------------------------------------------------ handlers to check others with
+
+
+@final
+@frozen(eq=False)
+class Bomb(Handler):
+    """Raises `error` at the operation number `fuse`, and hands all others on; never, if that is negative."""
+
+    title = "bomb"
+    inner: Handler
+    error: type[BaseException]
+    fuse: int
+    seen: list[str] = field(factory=list, init=False)
+    """The operations so far, by their names."""
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        self.seen.append(prim.name)
+        if len(self.seen) - 1 == self.fuse:
+            raise self.error
+        return self.inner.bind(prim, args)
+
+
+@final
+class Thrown(Exception):
+    """What is raised in functions to see what becomes of it."""
+
+
+def under_handler(make_handler: MakeHandler, f: Function) -> Function:
+    """The function, run under a new handler over the one that is current."""
+
+    def handled(*args: PyTree) -> Any:
+        with handling(make_handler(current())):
+            return f(*args)
+
+    return handled
+
+
+# ------------------------------------------------------------------ what is checked
+
+
+@final
+@frozen(eq=False)
+class Case:
+    """A handler, a function, and arguments."""
+
+    make_handler: MakeHandler
+    f: Function
+    args: tuple[PyTree, ...]
+    meaning: Callable[[Function], Function] | None
+    transparent: bool
+    around: Around
+    ulps: Ulps
+
+    def handled(self, f: Function) -> Function:
+        return self.around(self.make_handler, f)
+
+    def meant(self, f: Function) -> Function | None:
+        """What the handler has to make of a function, where that is known."""
+        return f if self.transparent else None if self.meaning is None else self.meaning(f)
+
+    def same(self, what: str, got: Function, want: Function, names: tuple[str, str], ulps: Ulps | None = None) -> None:
+        """`LawError` unless both functions give the same at the arguments."""
+        outcomes = [Outcome.of(g, self.args) for g in (got, want)]
+        for outcome in outcomes:
+            if isinstance(outcome.error, MissingRuleError | Inapplicable):
+                raise outcome.error
+        found = outcome_difference(outcomes[0], outcomes[1], names, self.ulps if ulps is None else ulps)
+        if found is not None:
+            raise self.broken(what, found, got)
+        if outcomes[0].error is not None:
+            raise outcomes[0].error
+
+    def broken(self, what: str, found: str, program: Function | None = None) -> LawError:
+        call = f"{name_of(self.f)}({', '.join(map(source_of, self.args))})"
+        error = LawError(f"{what}, but not so for {name_of(self.make_handler)} around {call}\n{found}")
+        return error.shown_by(lambda: self.evidence(program))
+
+    def evidence(self, program: Function | None) -> Evidence | None:
+        """The function's program, what the handler made of it, and Python that fails so."""
+        texts = [text for text in (_text("the program:", self.f, self.args), _text_of(program, self.args)) if text]
+        definitions = [import_of(self.make_handler), import_of(self.f)]
+        if None in definitions or self.around is not under_handler or self.meaning is not None:
+            return Evidence("\n".join(texts)) if texts else None
+        given = [name_of(self.make_handler), name_of(self.f), *map(source_of, self.args)]
+        options = "" if self.transparent else "transparent=False"
+        lines = "\n".join([d for d in definitions if d is not None])
+        return Evidence("\n".join(texts), script(lines, "check_handler", given, self.ulps, options))
+
+
+def _text(heading: str, f: Function, args: Sequence[PyTree]) -> str:
+    try:
+        subject = Subject.of(f, args)
+        return f"{heading}\n{shown(staged(subject.run, [a.aval for a in subject.args])[0])}"
+    except Exception:  # it can't be traced
+        return ""
+
+
+def _text_of(program: Function | None, args: Sequence[PyTree]) -> str:
+    return "" if program is None else _text("under the handler, what differs is this program:", program, args)
+
+
+Check: TypeAlias = Callable[[Case], None]
+
+
+@final
+@frozen(eq=False)
+class HandlerLaw:
+    """What has to be true of every handler, and how it is checked."""
+
+    name: str
+    statement: str
+    check: Callable[[Case], None]
+
+    @override
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _handler_law(statement: str) -> Callable[[Callable[[Case, str], None]], HandlerLaw]:
+    def made(check: Callable[[Case, str], None]) -> HandlerLaw:
+        return HandlerLaw(check.__name__, statement, lambda case: check(case, statement))
+
+    return made
+
+
+# ------------------------------------------------------------------ the context
+
+
+@_handler_law("a handler leaves the context as it found it")
+def leaves_the_context(case: Case, statement: str) -> None:
+    before = current()
+    outcome = Outcome.of(case.handled(case.f), case.args)
+    _same_context(case, statement, before, "it is done")
+    if outcome.error is not None:
+        raise outcome.error
+
+
+@_handler_law("an exception passes through a handler, and leaves things as they were")
+def lets_exceptions_through(case: Case, statement: str) -> None:
+    want = Outcome.of(case.handled(case.f), case.args)
+    for where, bombed in (("in the function", _bomb_inside), ("below the handler", _bomb_below)):
+        for fuse, run in bombed(case):
+            before = current()
+            outcome = Outcome.of(run, case.args)
+            if not isinstance(outcome.error, Thrown):
+                raise case.broken(statement, f"  raised {where}, at operation {fuse}, it is lost: the call {outcome}")
+            _same_context(case, statement, before, f"an exception {where}, at operation {fuse}")
+    again = Outcome.of(case.handled(case.f), case.args)
+    found = outcome_difference(again, want, ("after exceptions", "before"), EXACT)
+    if found is not None:
+        raise case.broken(statement, found)
+
+
+def _same_context(case: Case, statement: str, before: Handler, what: str) -> None:
+    after = current()
+    if after is not before:
+        raise case.broken(statement, f"  after {what}, {after.title} is current in place of {before.title}")
+
+
+def _bomb_inside(case: Case) -> Iterator[tuple[int, Function]]:
+    """The function, raising at each of its operations."""
+
+    def exploding(fuse: int, seen: list[str]) -> Function:
+        def f(*args: PyTree) -> Any:
+            with handling(Bomb(current(), Thrown, fuse)) as bomb:
+                try:
+                    return case.f(*args)
+                finally:
+                    seen[:] = bomb.seen
+
+        return f
+
+    seen: list[str] = []
+    Outcome.of(case.handled(exploding(-1, seen)), case.args)
+    for fuse in range(len(seen)):
+        yield fuse, case.handled(exploding(fuse, []))
+
+
+def _bomb_below(case: Case) -> Iterator[tuple[int, Function]]:
+    """The handler over one that raises at each operation that it gets."""
+
+    def exploding(fuse: int, seen: list[str]) -> Function:
+        def f(*args: PyTree) -> Any:
+            with handling(Bomb(current(), Thrown, fuse)) as bomb:
+                try:
+                    return case.handled(case.f)(*args)
+                finally:
+                    seen[:] = bomb.seen
+
+        return f
+
+    seen: list[str] = []
+    Outcome.of(exploding(-1, seen), case.args)
+    for fuse in range(len(seen)):
+        yield fuse, exploding(fuse, [])
+
+
+@_handler_law("no tracer of a handler comes out of it")
+def keeps_its_tracers(case: Case, statement: str) -> None:
+    outcome = Outcome.of(case.handled(case.f), case.args)
+    for i, x in enumerate(outcome.leaves):
+        if isinstance(x, Tracer):
+            raise case.broken(statement, f"  output {i} is {x!r}, which belongs to {x.handler.title}")
+    subject = Subject.of(case.handled(case.f), case.args)
+    try:
+        staged(subject.run, [a.aval for a in subject.args])
+    except EscapedTracerError as error:
+        raise case.broken(statement, f"  traced: {error}") from error
+
+
+# ------------------------------------------------------------------ what it does
+
+
+@_handler_law("a handler does what it is meant to")
+def does_what_is_meant(case: Case, statement: str) -> None:
+    want = case.meant(case.f)
+    if want is None:
+        raise Inapplicable("nothing says what it is meant to do: give a meaning, or transparent=True")
+    names = ("under it", "without it" if case.transparent else "as meant")
+    case.same(statement, case.handled(case.f), want, names, EXACT if case.transparent else None)
+
+
+@_handler_law("a handler acts inside of loops, branches and calls as it does outside")
+def acts_inside(case: Case, statement: str) -> None:
+    want = case.handled(case.f)
+    for name, wrapping in WRAPPINGS.items():
+        inside = case.handled(wrapping(case.f))
+        case.same(statement, inside, want, (f"inside {name}", "outside"))
+        case.same(statement, WRAPPINGS["jit"](inside), want, (f"inside {name}, compiled", "outside"))
+
+
+@_handler_law("a handler composes with transformations, in whichever order")
+def composes(case: Case, statement: str) -> None:
+    ulps = DERIVATIVE.or_more(case.ulps)
+    applied = 0
+    for t in TRANSFORMS:
+        want = case.meant(case.f)
+        try:
+            if want is not None:
+                case.same(statement, t(case.handled(case.f)), t(want), (f"{t!r} of it", "as meant"), ulps)
+            meant = case.meant(t(case.f))
+            if meant is not None:
+                case.same(statement, case.handled(t(case.f)), meant, (f"it around {t!r}", "as meant"), ulps)
+                applied += 1
+        except Inapplicable:
+            continue
+    if not applied:
+        raise Inapplicable("nothing says what it is meant to do: give a meaning, or transparent=True")
+
+
+@_handler_law("a function under a handler is a function like others")
+def keeps_the_laws(case: Case, statement: str) -> None:
+    handled = Subject.of(case.handled(case.f), case.args, case.ulps)
+    for law in LAWS:
+        if law is text_says_it_all or (law is jvp_is_the_derivative and not handled.moving):
+            continue
+        try:
+            law.check(handled)
+        except LawError as error:
+            raise case.broken(f"{statement}: {law.statement}", error.message.split("\n", 1)[1]) from None
+        except (MissingRuleError, Inapplicable):
+            continue
+
+
+HANDLER_LAWS: Final = (
+    leaves_the_context,
+    lets_exceptions_through,
+    keeps_its_tracers,
+    does_what_is_meant,
+    acts_inside,
+    composes,
+    keeps_the_laws,
+)
+"""All of them, those that the others rest on first."""
+
+# ------------------------------------------------------------------ the check
+
+_ONE: Final = Written.of("def one_operation(x):\n    return fnp.sin(x)", "one_operation", None, fnp)
+_MORE: Final = Written.of(
+    "def several_operations(x):\n"
+    "    y = fnp.sin(x) * 2.0\n"
+    "    z = fnp.where(y > 0.5, y, x * x)\n"
+    "    return {'a': fnp.exp(z - y) + fnp.cos(z), 'b': fnp.sum(z)}",
+    "several_operations",
+    None,
+    fnp,
+)
+
+
+def check_handler(
+    make_handler: MakeHandler,
+    f: Callable[..., PyTree] | None = None,
+    *args: PyTree,
+    meaning: Callable[[Function], Function] | None = None,
+    transparent: bool | None = None,
+    around: Around = under_handler,
+    laws: Sequence[HandlerLaw] = HANDLER_LAWS,
+    ulps: Ulps | None = None,
+) -> Report:
+    """Check what every handler must keep: the context is left as it was found, after exceptions too, which pass; no
+    tracer comes out; it acts inside of `jit`, `scan`, `cond`, `while_loop`, `checkpoint` and custom rules as it does
+    outside, compiled too; it composes with `jit`, `vmap` and derivatives in both orders; and functions under it keep
+    the laws of functions.
+
+    `make_handler` makes the handler, over the one below: mostly the class. It is put around `f` at arguments, by
+    default around small functions of one array. A handler that is `transparent`, as one is without a `meaning`,
+    changes nothing that functions give; for others `meaning` gives the function that one becomes. With neither
+    (`transparent=False`) the laws that don't need to know are checked. `around(make_handler, f)` is the function as
+    the handler has it, where that takes more than running it under the handler: wrapping its arguments, say.
+
+    The report says which laws hold, and which were left out because they say nothing about the handler.
+
+    Raises `LawError` for the first law that is broken.
+
+    >>> from tracefx.testing import Identity
+    >>> print(check_handler(Identity))
+    leaves_the_context: holds
+    lets_exceptions_through: holds
+    keeps_its_tracers: holds
+    does_what_is_meant: holds
+    acts_inside: holds
+    composes: holds
+    keeps_the_laws: holds
+    """
+    is_transparent = meaning is None if transparent is None else transparent
+    if is_transparent and meaning is not None:
+        raise ValueError("check_handler: a transparent handler has no other meaning; give transparent or meaning")
+    x = np.array([0.5, -1.5, 2.0], np.float32)
+    given: list[tuple[Function, tuple[PyTree, ...]]] = [(_ONE, (x,)), (_MORE, (x,))] if f is None else [(f, args)]
+    cases = [
+        Case(make_handler, g, xs, meaning, is_transparent, around, PROGRAM if ulps is None else ulps) for g, xs in given
+    ]
+    held: list[str] = []
+    left_out: dict[str, str] = {}
+    for law in laws:
+        try:
+            for case in cases:
+                law.check(case)
+            held.append(law.name)
+        except (Inapplicable, MissingRuleError) as error:
+            left_out[law.name] = str(error)
+    return Report(tuple(held), left_out)
