@@ -252,7 +252,7 @@ def shown(prim: Primitive) -> str:
         ((), "()"),
         ((1,), "(1,)"),
         ((1, (2.0, None)), "(1, (2.0, None))"),
-        (frozenset({3, 1}), "frozenset(1, 3)"),
+        (frozenset({3, 1}), "frozenset({1, 3})"),
         (np.dtype("float32"), "float32"),
         (np.dtype([("float0", np.void, 0)]), "float0"),
         (Mode.FILL, "Mode.FILL"),

@@ -18,7 +18,7 @@ from tests.laws.samples import SAMPLES, Sample
 from tracefx.core import dtypes
 from tracefx.core.errors import SerializationError
 from tracefx.core.values import from_numpy
-from tracefx.programs import VOCABULARY, deserialize, executable_key, serialize
+from tracefx.programs import VOCABULARY, deserialize, executable_key, parse_jaxpr, serialize
 from tracefx.testing.programs import Stacked
 from tracefx.testing.strategies import stacked, structured
 
@@ -30,6 +30,7 @@ def same_again(program: fx.ClosedJaxpr) -> None:
     again = deserialize(data)
     assert again == program
     assert str(again) == str(program)
+    assert parse_jaxpr(str(program)) == program.jaxpr
     assert serialize(again) == data
     assert executable_key(again.jaxpr) == executable_key(program.jaxpr)
 

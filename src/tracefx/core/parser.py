@@ -437,7 +437,9 @@ class _Parser:
         if word.kind == "name":
             return self.named_value(hint)
         if word.kind == "opaque":
-            self.fail("a value without a text of its own, such as a function, can't be read back")
+            shown = re.match(r"<[^\s\]),]{0,80}", word.text)
+            assert shown is not None
+            self.fail(f"{shown[0]} is a value without a text of its own, such as a function, and can't be read back")
         if self.at("{"):
             return self.program()
         if self.skip("("):
@@ -472,7 +474,12 @@ class _Parser:
 
     def frozenset_of_values(self, hint: object) -> frozenset[object]:
         word = self.take()
-        values = self.items(")", lambda: self.value(hint), "a value")
+        if self.at("{") and self.after.text != "lambda":
+            self.take()
+            values = self.items("}", lambda: self.value(hint), "a value")
+            self.expect(")", "after a set")
+        else:
+            values = self.items(")", lambda: self.value(hint), "a value")
         try:
             return frozenset(values)
         except TypeError as error:

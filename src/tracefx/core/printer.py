@@ -230,9 +230,16 @@ def callable_name(f: object) -> str:
 # ------------------------------------------------------------------ bodies that several equations share
 
 
+_LONG: Final = 10  # equations
+_DEEP: Final = 12  # bodies that stand in each other
+
+
 @final
 class _Shared:
-    """Which bodies are printed before the program, under a name: those used twice, and the long ones."""
+    """Which bodies are printed before the program, under a name: those used twice, and the long ones.
+
+    In tracefx's style also those that others stand too deep in, which nobody could read.
+    """
 
     def __init__(self, root: Program, style: Style) -> None:
         order: list[Program] = [root]
@@ -259,15 +266,28 @@ class _Shared:
             if id(program) not in printed_twice:
                 printed_twice.add(id(program))
                 todo += inner[id(program)]
+        deep = _too_deep(order, inner, printed_twice) if style == "tracefx" else set()
         self.names: dict[int, str] = {}
         self.bodies: list[Program] = []
         taken: set[str] = set(_TAKEN) if style == "tracefx" else set()
         for program in order[1:]:
-            if id(program) in printed_twice or len(program.eqns) > 10:
+            if id(program) in printed_twice or len(program.eqns) > _LONG or id(program) in deep:
                 self.names[id(program)] = _fresh(labels.get(id(program), "jaxpr"), taken, style)
                 self.bodies.append(program)
         if style == "tracefx":
             self.bodies = _innermost_first(self.bodies, inner)
+
+
+def _too_deep(order: Sequence[Program], inner: Mapping[int, Sequence[Program]], named: set[int]) -> set[int]:
+    """Bodies to give a name beside others, so that few enough stand in each other."""
+    heights: dict[int, int] = {}
+    deep: set[int] = set()
+    for program in _innermost_first(order, inner):
+        height = 1 + max([heights[id(body)] for body in inner[id(program)]], default=0)
+        if height > _DEEP:
+            deep.add(id(program))
+        heights[id(program)] = 0 if id(program) in named or height > _DEEP or len(program.eqns) > _LONG else height
+    return deep
 
 
 def _fresh(label: str, taken: set[str], style: Style) -> str:
@@ -453,7 +473,8 @@ class _Writer:
             return self.sequence(value)
         if kind is frozenset:
             assert isinstance(value, frozenset)
-            return f"frozenset({', '.join(sorted(render(Group(self.value(v)), _ENDLESS) for v in value))})"
+            elements = sorted(render(Group(self.value(v)), _ENDLESS) for v in value)
+            return f"frozenset({{{', '.join(elements)}}})" if elements else "frozenset()"
         if attrs.has(kind):
             return self.record(kind.__name__, [(shown_name(f), getattr(value, f.name)) for f in shown_fields(kind)])
         return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
