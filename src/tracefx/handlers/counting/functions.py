@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from typing_extensions import ParamSpec
-
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.passes import dce
 from tracefx.handlers.counting.bodies import BRANCHES, Assumptions, Branches
@@ -18,12 +16,10 @@ from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.pipelines import Function
 
-P = ParamSpec("P")
-
 
 def count(
-    fun: Callable[P, object], *, rules: CostRules = RULES, branches: Branches = "max", while_steps: int = 1
-) -> Function[P, Cost]:
+    fun: Callable[..., object], *, rules: CostRules = RULES, branches: Branches = "max", while_steps: int = 1
+) -> Function[..., Cost]:
     """A function that gives what a call of `fun` costs, for arguments that may be arrays or only types.
 
     Nothing is run: `fun` is traced, and its program counted without the equations nobody uses, body by body. A scan
@@ -54,7 +50,7 @@ def count(
         made = call.trace
         return Walk(assumed).cost(dce(made.jaxpr), len(made.consts), call.donated, made.name)
 
-    return cast("Function[P, Cost]", counted)
+    return cast("Function[..., Cost]", counted)
 
 
 def count_jaxpr(

@@ -24,15 +24,16 @@ from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.source import Place, Provenance
 from tracefx.handlers.counting.bodies import Expansions, one_program
-from tracefx.handlers.counting.rules import CostRules
+from tracefx.handlers.counting.rules import CostRules, keeps_places
 from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import Reshape
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.ops.dynamic import DynamicUpdateSlice
 from tracefx.ops.indexing import Scattering
+from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.selection import StopGradient
 from tracefx.ops.shape import Squeeze
 
-VIEWS: Final = (Reshape, Squeeze, StopGradient, OptimizationBarrier, Name)
+VIEWS: Final = (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, Name)
 """Operations each of whose results is an operand, in the same place."""
 IN_PLACE: Final = (DynamicUpdateSlice, Scattering)
 """Operations that write into their first operand, if nobody needs it any more."""
@@ -158,7 +159,7 @@ class Memory:
         return found[1]
 
     def kind(self, prim: Primitive) -> str:
-        """Whether a primitive is a `view`, `carries` programs, writes `in place`, or none of these: `plain`."""
+        """Whether an operation is a `view` or `may view`, `carries` programs, writes `in place`, or is `plain`."""
         found = self._kinds.get(type(prim))
         if found is None:
             found = self._kinds[type(prim)] = self._kind_of(prim)
@@ -167,6 +168,8 @@ class Memory:
     def _kind_of(self, prim: Primitive) -> str:
         if isinstance(prim, VIEWS):
             return "view"
+        if isinstance(prim, (BroadcastInDim, ConvertElementType)):
+            return "may view"
         if isinstance(prim, IN_PLACE):
             return "in place"
         if isinstance(prim, CarriesJaxprs):
@@ -337,7 +340,7 @@ class _Run:
             if kind == "plain":
                 for v in eqn.outs:
                     self.make(eqn, v)
-            elif kind == "view":
+            elif kind == "view" or (kind == "may view" and self.keeps_places(eqn)):
                 for v, x in zip(eqn.outs, eqn.inputs, strict=True):
                     self.share(eqn, v, self.place[x.index] if type(x) is Var else None)
             else:
@@ -351,6 +354,11 @@ class _Run:
             self.readers[place] -= 1
             if not self.readers[place]:
                 self.live -= self.sizes[place]
+
+    @staticmethod
+    def keeps_places(eqn: Eqn) -> bool:
+        x = eqn.inputs[0]
+        return type(x) is Var and keeps_places(eqn.prim, x.aval, eqn.outs[0].aval)
 
     def carry(self, k: int, eqn: Eqn, unused: Sequence[int]) -> None:
         """Run an equation that carries programs; what is made and let go inside is in its own peak."""

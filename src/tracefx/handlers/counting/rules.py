@@ -17,7 +17,7 @@ from tracefx.core.dtypes import DType
 from tracefx.core.primitive import Primitive, missing
 from tracefx.ops.arithmetic import Div, Mul
 from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape
 from tracefx.ops.comparison import Eq, Ne
 from tracefx.ops.complex import Complex, Conj, Imag, Real
 from tracefx.ops.contraction import DotGeneral
@@ -89,8 +89,9 @@ class CostRules:
         """The table with a rule for a class of operations, in place of the one it may have.
 
         >>> from tracefx.ops.elementwise import Add
-        >>> RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
-        CostRules of 40 classes
+        >>> free = RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
+        >>> free.rule_for(Add) is RULES.rule_for(Add)
+        False
         """
         if not (isinstance(kind, type) and issubclass(kind, Primitive)):
             raise TypeError(f"a rule is for a class of operations, which {kind!r} is not")
@@ -108,7 +109,7 @@ class CostRules:
 
     @override
     def __repr__(self) -> str:
-        return f"CostRules({', '.join(kind.__name__ for kind in self._rules)})"
+        return f"<{type(self).__name__} for {', '.join(kind.__name__ for kind in self._rules)}>"
 
 
 def _said(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
@@ -152,6 +153,13 @@ def work(count: int, *avals: ShapedArray) -> OperationCost:
 def widest(avals: Avals) -> DType:
     """The dtype of the operands, complex if that of any is."""
     return next((a.dtype for a in avals if dtypes.is_complex(a.dtype)), avals[0].dtype)
+
+
+def keeps_places(prim: Primitive, x: ShapedArray, out: ShapedArray) -> bool:
+    """Whether a conversion or a broadcast changes no number and no place: it forgets a weak type or adds an axis."""
+    return (type(prim) is BroadcastInDim and out.size == x.size) or (
+        type(prim) is ConvertElementType and out.dtype == x.dtype
+    )
 
 
 # ------------------------------------------------------------------ the rules of the families
@@ -224,9 +232,13 @@ def _conj(prim: Conj, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _convert(prim: ConvertElementType, ins: Avals, outs: Avals) -> OperationCost:
-    if ins[0].dtype == outs[0].dtype:
+    if keeps_places(prim, ins[0], outs[0]):
         return NOTHING
     return work(outs[0].size * parts(outs[0].dtype), *ins, *outs)
+
+
+def _broadcast(prim: BroadcastInDim, ins: Avals, outs: Avals) -> OperationCost:
+    return NOTHING if keeps_places(prim, ins[0], outs[0]) else MOVED
 
 
 def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
@@ -333,6 +345,7 @@ def _rules() -> CostRules:
         .adding(Sign, _sign)
         .adding(Conj, _conj)
         .adding(ConvertElementType, _convert)
+        .adding(BroadcastInDim, _broadcast)
         .adding(SelectN, _select)
         .adding(Cumulative, _cumulative)
         .adding(DotGeneral, _dot)

@@ -1,0 +1,555 @@
+"""`count`, against counts made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax, nn
+from tracefx.handlers import Cost, Work, count, count_jaxpr
+from tracefx.programs import parse_jaxpr
+
+Struct = fx.ShapeDtypeStruct
+
+
+def f32(*shape: int) -> Any:
+    return Struct(shape, np.float32)
+
+
+def work(cost: Cost) -> tuple[int, int, int]:
+    return cost.flops, cost.transcendentals, cost.integer_ops
+
+
+def runs(cost: Cost) -> dict[str, int]:
+    return {name: row.runs for name, row in cost.by_operation.items()}
+
+
+def summed(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: fnp.sum(f(x))
+
+
+# ------------------------------------------------------------------ operations without control flow
+
+
+def test_a_matrix_product() -> None:
+    m, k, n = 3, 5, 7
+    cost = count(lambda x, y: x @ y)(f32(m, k), f32(k, n))
+    assert work(cost) == (2 * m * k * n, 0, 0)
+    assert (cost.bytes_read, cost.bytes_written) == (4 * (m * k + k * n), 4 * m * n)
+    assert cost.bytes_accessed == 4 * (m * k + k * n + m * n)
+    assert cost.intensity == cost.flops / cost.bytes_accessed
+    assert cost.by_operation == {
+        "dot_general": Work(1, 2 * m * k * n, 0, 0, 4 * (m * k + k * n), 4 * m * n),
+    }
+
+
+def test_contractions_of_any_form() -> None:
+    assert count(lambda x, y: fnp.einsum("bij,bjk->bki", x, y))(f32(2, 3, 4), f32(2, 4, 5)).flops == 2 * 2 * 3 * 4 * 5
+    assert count(fnp.dot)(f32(6), f32(6)).flops == 12
+    assert count(fnp.outer)(f32(3), f32(4)).flops == 12
+    batched = fx.vmap(lambda x, y: x @ y, (0, None))
+    assert count(batched)(f32(8, 3, 4), f32(4, 5)).flops == 8 * 2 * 3 * 4 * 5
+    assert count(fx.vmap(batched, (None, 0)))(f32(8, 3, 4), f32(6, 4, 5)).flops == 6 * 8 * 2 * 3 * 4 * 5
+
+
+def mlp(weights: Any, shift: Any, last: Any, x: Any) -> Any:
+    return fnp.tanh(x @ weights + shift) @ last
+
+
+def test_a_perceptron() -> None:
+    cost = count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(4, 6))
+    assert cost.flops == 2 * 4 * 6 * 10 + 4 * 10 + 2 * 4 * 10 * 2
+    assert cost.transcendentals == 4 * 10
+    assert runs(cost) == {"dot_general": 2, "add": 1, "tanh": 1, "broadcast_in_dim": 1}
+    # Products, sum and tanh read their operands and write their results, the shift is repeated over the rows.
+    read = (6 * 10 + 4 * 6) + 10 + 2 * 40 + 40 + (40 + 20)
+    assert (cost.bytes_read, cost.bytes_written) == (4 * read, 4 * (40 + 40 + 40 + 40 + 8))
+    assert cost.argument_bytes == 4 * (60 + 10 + 20 + 24)
+    assert (cost.constant_bytes, cost.output_bytes) == (0, 4 * 8)
+
+
+def test_attention() -> None:
+    b, s, h, d = 2, 5, 3, 4
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        shares = nn.softmax(fnp.einsum("bqhd,bkhd->bhqk", q, k))
+        return fnp.einsum("bhqk,bkhd->bqhd", shares, v)
+
+    cost = count(attention)(*[f32(b, s, h, d)] * 3)
+    assert cost.by_operation["dot_general"].flops == 2 * (2 * b * h * s * s * d)
+    assert cost.transcendentals == b * h * s * s  # exp
+    rows, scores = b * h * s, b * h * s * s
+    # The greatest of each row, what each is below it, the sum of each row, and the shares.
+    others = cost.flops - cost.by_operation["dot_general"].flops
+    assert cost.by_operation["reduce_max"].flops == cost.by_operation["reduce_sum"].flops == rows * (s - 1)
+    assert cost.by_operation["sub"].flops == cost.by_operation["mul"].flops == scores
+    # One more number a row in case all are infinite, and the inverse of the sum.
+    assert cost.by_operation["max"].flops == cost.by_operation["integer_pow"].flops == rows
+    assert others == 2 * rows * (s - 1) + 2 * scores + 2 * rows
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "flops", "transcendentals", "integer_ops"),
+    [
+        (lambda x: x * 2 + 1, [f32(3, 4)], 24, 0, 0),
+        (lambda x: x**5, [f32(3)], 9, 0, 0),  # two squares and a product
+        (lambda x: x**-2, [f32(3)], 6, 0, 0),
+        (lambda x: x**1, [f32(3)], 0, 0, 0),
+        (lambda x: x**0.5, [f32(3)], 0, 3, 0),
+        (lambda x: fnp.sin(x) + fnp.log(x), [f32(3)], 3, 6, 0),
+        (nn.sigmoid, [f32(3)], 9, 3, 0),
+        (fnp.sum, [f32(3, 4)], 11, 0, 0),
+        (lambda x: fnp.sum(x, axis=1), [f32(3, 4)], 9, 0, 0),
+        (lambda x: fnp.argmax(x, axis=1), [f32(3, 4)], 9, 0, 0),
+        (lambda x: fnp.cumsum(x, axis=1), [f32(3, 4)], 9, 0, 0),
+        (lambda x: lax.cumlogsumexp(x, axis=0), [f32(3, 4)], 64, 16, 0),
+        (lambda x: x > 0, [f32(3)], 3, 0, 0),
+        (lambda x, y: fnp.where(x, y, 0.0), [Struct((3,), bool), f32(3)], 3, 0, 0),
+        (lambda x: x.T.reshape(-1), [f32(3, 4)], 0, 0, 0),
+        (lambda x: x + 1, [Struct((5,), np.int32)], 0, 0, 5),
+        (lambda x: ~x & x, [Struct((5,), bool)], 0, 0, 10),
+        (lambda x: x.astype(np.float32), [Struct((5,), np.int32)], 5, 0, 0),
+        (lambda x: x.astype(np.int8), [Struct((5,), np.int32)], 0, 0, 5),
+        (lambda x, y: x @ y, [Struct((3, 4), np.int8), Struct((4, 2), np.int8)], 0, 0, 48),
+        (lambda x: fnp.sum(x), [f32(0, 4)], 0, 0, 0),
+        (lambda x, y: x @ y, [f32(3, 0), f32(0, 4)], 0, 0, 0),
+        (lambda x: fnp.cumsum(x), [f32(0)], 0, 0, 0),
+        (lambda x: fnp.sin(x) + x, [f32(0)], 0, 0, 0),
+        (lambda x: x, [f32(3)], 0, 0, 0),
+        (lambda x: 1.0, [f32(3)], 0, 0, 0),
+        (lambda x: x * x, [2.0], 1, 0, 0),
+    ],
+)
+def test_operations(f: Callable[..., Any], args: list[Any], flops: int, transcendentals: int, integer_ops: int) -> None:
+    assert work(count(f)(*args)) == (flops, transcendentals, integer_ops)
+
+
+@pytest.mark.parametrize(
+    ("f", "flops", "transcendentals"),
+    [
+        (lambda z: z + z, 2, 0),
+        (lambda z: -z, 2, 0),
+        (lambda z: z * z, 6, 0),
+        (lambda z: z / z, 11, 0),
+        (lambda z: z**3, 12, 0),
+        (lambda z: fnp.conj(z), 1, 0),
+        (lambda z: z == z, 3, 0),
+        (fnp.abs, 3, 1),
+        (fnp.exp, 0, 2),
+        (lambda z: z.real, 0, 0),
+    ],
+)
+def test_operations_on_complex_numbers_count_their_real_ones(
+    f: Callable[..., Any], flops: int, transcendentals: int
+) -> None:
+    assert work(count(f)(Struct((5,), np.complex64))) == (5 * flops, 5 * transcendentals, 0)
+
+
+def test_sums_and_products_of_complex_numbers() -> None:
+    z = Struct((3, 4), np.complex128)
+    with fx.enable_x64():
+        assert count(lambda z: z @ z.T)(z).flops == 8 * 3 * 4 * 3
+        assert count(fnp.sum)(z).flops == 2 * 11
+        assert count(fnp.prod)(z).flops == 6 * 11
+        assert count(lambda z: fnp.cumprod(z, axis=1))(z).flops == 6 * 9
+        assert count(lambda z: z @ z.T)(z).bytes_written == 16 * (12 + 9)  # the transpose, too
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nbytes"), [("int4", 4), ("bfloat16", 14), ("bool", 7), ("float32", 28), ("complex64", 56)]
+)
+def test_bytes_are_those_of_the_dtype(dtype: str, nbytes: int) -> None:
+    cost = count(lambda x: fnp.flip(x))(Struct((7,), dtype))
+    assert (cost.bytes_read, cost.bytes_written, cost.argument_bytes) == (nbytes, nbytes, nbytes)
+    assert cost.peak_bytes == 2 * nbytes
+
+
+# ------------------------------------------------------------------ what reads and writes a part
+
+
+def traffic(f: Callable[..., Any], *args: Any) -> tuple[int, int]:
+    cost = count(f)(*args)
+    return cost.bytes_read, cost.bytes_written
+
+
+def test_cutting_reads_what_it_cuts_out() -> None:
+    assert traffic(lambda x: x[2:4], f32(100, 10)) == (80, 80)
+    cut = count(lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 10)))(f32(100, 10), np.int32(0), np.int32(0))
+    moved = cut.by_operation["dynamic_slice"]
+    assert (moved.bytes_read, moved.bytes_written) == (80 + 8, 80)  # the rows, and the places
+    assert traffic(lambda x: fnp.split(x, 2), f32(4)) == (16, 16)
+    assert traffic(lambda x: x.reshape(10, 100)[None], f32(100, 10)) == (0, 0)
+
+
+def test_updates_are_in_place() -> None:
+    update = lambda x, y: lax.dynamic_update_slice(x, y, (0, 0))  # noqa: E731
+    assert traffic(update, f32(100, 10), f32(2, 10)) == (80 + 8, 80)
+    numbers = lax.ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+
+    def added(x: Any, i: Any, y: Any) -> Any:
+        return lax.scatter_add(x, i, y, numbers)
+
+    cost = count(added)(f32(100, 10), Struct((3, 1), np.int32), f32(3, 10))
+    assert work(cost) == (30, 0, 0)
+    assert (cost.bytes_read, cost.bytes_written) == (12 + 2 * 120, 120)
+
+
+def test_gathering_reads_rows_and_places() -> None:
+    numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
+
+    def rows(mode: str) -> Cost:
+        f = lambda x, i: lax.gather(x, i, numbers, (1, 10), mode=mode)  # noqa: E731
+        return count(f)(f32(100, 10), Struct((3, 1), np.int32))
+
+    assert work(rows("clip")) == (0, 0, 0)
+    assert (rows("clip").bytes_read, rows("clip").bytes_written) == (12 + 120, 120)
+    assert work(rows("fill")) == (30, 0, 9)  # a selection each; of each place whether it is within two bounds
+
+
+# ------------------------------------------------------------------ programs in programs
+
+
+def test_a_scan_counts_as_often_as_it_has_steps() -> None:
+    def rnn(w: Any, xs: Any) -> Any:
+        return lax.scan(lambda h, x: (fnp.tanh(h @ w + x), h), fnp.zeros(4, np.float32), xs)
+
+    cost = count(rnn)(f32(4, 4), f32(10, 4))
+    assert work(cost) == (10 * (2 * 4 * 4 + 4), 10 * 4, 0)
+    assert runs(cost) == {"dot_general": 10, "add": 10, "tanh": 10, "scan": 1, "broadcast_in_dim": 1}
+    assert cost.by_operation["scan"].bytes_read == 10 * (16 + 16)  # a slice taken and one stacked
+    assert work(count(rnn)(f32(4, 4), f32(0, 4))) == (0, 0, 0)
+    by_two = count(lambda w, xs: lax.scan(lambda h, x: (h @ w + x, None), xs[0], xs, unroll=2))(f32(4, 4), f32(10, 4))
+    assert by_two.flops == 10 * (2 * 4 * 4 + 4)
+
+
+def test_a_scan_in_a_scan() -> None:
+    def f(x: Any) -> Any:
+        def outer(x: Any, _: None) -> Any:
+            x, _ = lax.scan(lambda x, _: (fnp.sin(x) * x, None), x, None, length=5)
+            return x + 1, None
+
+        return lax.scan(outer, x, None, length=3)[0]
+
+    assert work(count(f)(f32(2))) == (3 * (5 * 2 + 2), 3 * 5 * 2, 0)
+
+
+def test_a_fori_loop_counts_its_counter() -> None:
+    cost = count(lambda x: lax.fori_loop(0, 7, lambda i, x: x * i, x))(f32(3))
+    assert work(cost) == (7 * (3 + 1), 0, 7)  # which becomes a float
+    assert work(count(lambda x: lax.fori_loop(0, 7, lambda i, x: x * 2, x))(f32(3))) == (7 * 3, 0, 0)
+
+
+def test_a_cond_counts_its_costliest_branch_unless_told() -> None:
+    def f(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda x: fnp.sin(x) * 2, lambda x: x + 1, x)
+
+    args = np.bool_(True), f32(10)
+    index = 1  # the predicate becomes an index
+    assert work(count(f)(*args)) == (10, 10, index)
+    assert work(count(f, branches="min")(*args)) == (10, 0, index)
+    assert work(count(f, branches="sum")(*args)) == (20, 10, index)
+    # For a batch of predicates, both branches are computed, and one is selected.
+    both = count(fx.vmap(f))(Struct((4,), bool), f32(4, 10))
+    assert work(both) == (4 * 10 * 3, 4 * 10, 4)
+
+
+def test_a_switch() -> None:
+    def f(i: Any, x: Any) -> Any:
+        return lax.switch(i, [lambda x: x, fnp.sin, lambda x: x @ x], x)
+
+    cost = count(f)(np.int32(0), f32(4, 4))
+    assert cost.flops == 2 * 4 * 4 * 4
+    assert count(f, branches="sum")(np.int32(0), f32(4, 4)).transcendentals == 16
+    assert "dot_general" not in count(f, branches="min")(np.int32(0), f32(4, 4)).by_operation
+
+
+def test_the_branch_that_moves_more_is_costlier_where_none_computes() -> None:
+    def f(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda x: x, lambda x: fnp.flip(fnp.flip(x, 0), 1), x)
+
+    assert runs(count(f)(True, f32(3, 3)))["rev"] == 2
+
+
+def test_a_while_loop() -> None:
+    def f(x: Any, **options: Any) -> Any:
+        return lax.while_loop(lambda x: fnp.sum(x) < 10, lambda x: fnp.sin(x) + 1, x, **options)
+
+    cost = count(f)(f32(5))
+    assert work(cost) == (2 * (4 + 1) + 5, 5, 0)  # the condition is asked once more
+    (line,) = cost.unbounded
+    assert line is not None
+    assert (line.file, line.function) == (__file__, "test_a_while_loop.<locals>.f")
+    many = count(f, while_steps=20)(f32(5))
+    assert work(many) == (21 * (4 + 1) + 20 * 5, 20 * 5, 0)
+    assert many.unbounded == (line,)
+    assert many.while_steps == 20
+    assert work(count(f, while_steps=0)(f32(5))) == (5, 0, 0)
+    bounded = count(lambda x: f(x, max_steps=30))(f32(5))
+    # Steps are counted, and before each it is asked for their number and for both answers.
+    assert work(bounded) == (31 * (4 + 1) + 30 * 5, 30 * 5, 31 + 31 + 30)
+    assert bounded.unbounded == ()
+    assert "not known" in str(cost)
+    assert "not known" not in str(bounded)
+
+
+def test_a_jitted_function_costs_what_it_costs() -> None:
+    args = f32(6, 10), f32(10), f32(10, 2), f32(4, 6)
+    plain = count(mlp)(*args)
+    assert count(fx.jit(mlp))(*args) == plain
+    assert count(lambda *xs: fx.jit(fx.jit(mlp))(*xs))(*args) == plain
+    assert count(fx.jit(mlp, inline=True))(*args) == plain
+    assert count(fx.checkpoint(mlp))(*args) == plain
+
+
+def test_custom_rules_are_what_they_stand_for() -> None:
+    @fx.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x) * 2
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 3))
+
+    @fx.custom_vjp
+    def g(x: Any) -> Any:
+        return fnp.sin(x) * 2
+
+    g.defvjp(lambda x: (g(x), None), lambda _, ct: (ct * 3,))
+    for h in (f, g):
+        assert work(count(h)(f32(5))) == (5, 5, 0)
+        assert work(count(fx.grad(summed(h)))(f32(5))) == (5, 0, 0)
+
+
+def test_a_linear_solve_counts_its_solution() -> None:
+    def f(a: Any, b: Any) -> Any:
+        return lax.custom_linear_solve(lambda x: a @ x, b, lambda matvec, b: fnp.sin(b), symmetric=True)
+
+    assert work(count(f)(f32(3, 3), f32(3))) == (0, 3, 0)
+
+
+# ------------------------------------------------------------------ transformations
+
+
+def test_gradients() -> None:
+    m, k, n = 3, 5, 7
+    product = 2 * m * k * n
+
+    def loss(w: Any, x: Any) -> Any:
+        return fnp.sum(fnp.sin(x @ w))
+
+    args = f32(k, n), f32(m, k)
+    dots = [count(f)(*args).by_operation["dot_general"].flops for f in (loss, fx.grad(loss), fx.grad(loss, (0, 1)))]
+    assert dots == [product, 2 * product, 3 * product]
+    assert count(fx.grad(loss))(*args).transcendentals == m * n  # the cosine alone: nobody asks for the sine
+    assert count(fx.value_and_grad(loss))(*args).transcendentals == 2 * m * n
+    by_example = fx.vmap(fx.grad(loss), (None, 0))
+    assert count(by_example)(f32(k, n), f32(8, m, k)).by_operation["dot_general"].flops == 8 * 2 * product
+    assert count(fx.jit(fx.grad(fx.jit(loss))))(*args).flops == count(fx.grad(loss))(*args).flops
+
+
+def test_a_checkpoint_is_computed_twice_and_holds_less() -> None:
+    layers, rows, width = 6, 64, 8
+
+    def network(wrap: Callable[..., Any]) -> Callable[..., Any]:
+        def layer(x: Any, w: Any) -> Any:
+            return fnp.sin(fnp.sin(fnp.sin(x @ w)))
+
+        def loss(ws: Any, x: Any) -> Any:
+            for w in ws:
+                x = wrap(layer)(x, w)
+            return fnp.sum(x)
+
+        return fx.grad(loss)
+
+    args = [f32(width, width)] * layers, f32(rows, width)
+    plain, again = count(network(lambda f: f))(*args), count(network(fx.checkpoint))(*args)
+    product = 2 * rows * width * width
+    # Forward all products, backward two each, but nobody asks for the slope at the first layer's rows.
+    assert plain.by_operation["dot_general"].flops == (3 * layers - 1) * product
+    # What the last layer makes is only made again.
+    assert again.by_operation["dot_general"].flops == (4 * layers - 2) * product
+    # Three sines and three cosines each, but the last sine of the last layer, which the sum alone reads.
+    assert plain.transcendentals == (6 * layers - 1) * rows * width
+    assert again.transcendentals == ((layers - 1) * 3 + layers * 5) * rows * width
+    assert again.peak_bytes < 0.6 * plain.peak_bytes
+
+
+def test_a_gradient_through_a_scan() -> None:
+    def loss(w: Any, xs: Any) -> Any:
+        return fnp.sum(lax.scan(lambda h, x: (fnp.tanh(h @ w + x), None), xs[0], xs)[0])
+
+    cost = count(fx.grad(loss))(f32(4, 4), f32(10, 4))
+    forward = 10 * 2 * 4 * 4
+    assert cost.by_operation["dot_general"].flops == 3 * forward
+    assert cost.transcendentals == 10 * 4
+
+
+# ------------------------------------------------------------------ where it is done
+
+
+def test_lines_and_scopes() -> None:
+    def encoder(x: Any) -> Any:
+        with fx.named_scope("attention"):
+            return fnp.sin(x)
+
+    encoder = fx.jit(encoder)
+
+    def f(x: Any) -> Any:
+        with fx.named_scope("encoder"):
+            x = encoder(x) * 2
+        return encoder(x) + 1
+
+    cost = count(f)(f32(5))
+    first = f.__code__.co_firstlineno
+    lines = {k.line - first: (v.flops, v.transcendentals, v.runs) for k, v in cost.by_line.items() if k is not None}
+    assert lines == {2: (5, 0, 1), 3: (5, 0, 1), -4: (0, 10, 2)}
+    assert next(iter(lines)) == -4
+    assert None not in cost.by_line
+    scopes = {k: (v.flops, v.transcendentals) for k, v in cost.by_scope.items()}
+    assert scopes == {"encoder": (5, 5), "encoder/attention": (0, 5), "attention": (0, 5)}
+    slope = count(fx.grad(summed(f)))(f32(5))
+    assert slope.by_scope["encoder"].transcendentals == 10  # sine and cosine
+    assert slope.by_scope["encoder/attention"].flops == 5
+    assert {k.line - first for k in slope.by_line if k is not None and k.function == f.__qualname__} >= {2}
+
+
+def test_what_costs_most_comes_first() -> None:
+    cost = count(lambda x: fnp.sin(x[:2]) @ fnp.cos(x @ x)[:2].T + 1)(f32(4, 4))
+    operations = [row.operations for row in cost.by_operation.values()]
+    assert operations == sorted(operations, reverse=True)
+    assert next(iter(cost.by_operation)) == "dot_general"
+
+
+def test_shared_bodies_are_looked_at_once() -> None:
+    @fx.jit
+    def f(x: Any) -> Any:
+        return fnp.sin(x) + x
+
+    def doubled(f: Any) -> Any:
+        return fx.jit(lambda x: f(f(x)))
+
+    for _ in range(80):
+        f = doubled(f)
+    cost = count(f)(f32(3))
+    assert work(cost) == (3 << 80, 3 << 80, 0)
+    assert runs(cost) == {"sin": 1 << 80, "add": 1 << 80}
+
+    def scoped(f: Any) -> Any:
+        def twice(x: Any) -> Any:
+            with fx.named_scope("a"):
+                x = f(x)
+            with fx.named_scope("b"):
+                return f(x)
+
+        return fx.jit(twice)
+
+    g = fx.jit(fnp.sin)
+    for _ in range(40):
+        g = scoped(g)
+    cost = count(g)(f32(3))
+    assert cost.transcendentals == 3 << 40
+    assert cost.by_scope["a"].transcendentals == cost.by_scope["b"].transcendentals == 3 << 39
+    assert len(cost.by_scope) < 3000
+
+
+def test_long_programs() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(10_000):
+            x = fnp.sin(x) * 2.0
+        return x
+
+    cost = count(f)(f32(3))
+    assert work(cost) == (30_000, 30_000, 0)
+    assert cost.peak_bytes == 36  # the argument, which stays, an operand and a result
+
+
+# ------------------------------------------------------------------ what is counted
+
+
+def test_nothing_is_run() -> None:
+    calls = []
+
+    def called(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    def f(x: Any) -> Any:
+        return fx.pure_callback(called, x, x) + 1
+
+    assert work(count(f)(f32(1000, 1000))) == (1_000_000, 0, 0)
+    assert calls == []
+    huge = count(lambda x: x @ x)(f32(1_000_000, 1_000_000))
+    assert huge.flops == 2 * 10**18
+
+
+def test_what_nobody_uses_is_not_counted_unless_it_stands_in_a_program() -> None:
+    def f(x: Any) -> Any:
+        fnp.sin(x)
+        return x + 1
+
+    assert count(f)(f32(3)).transcendentals == 0
+    assert count_jaxpr(fx.make_jaxpr(f)(f32(3))).transcendentals == 3
+
+
+def test_constants_are_told_from_arguments() -> None:
+    weights = np.ones((4, 3), np.float32)
+    for cost in (
+        count(lambda x: x @ weights)(f32(2, 4)),
+        count_jaxpr(fx.make_jaxpr(lambda x: x @ weights)(f32(2, 4))),
+    ):
+        assert (cost.constant_bytes, cost.argument_bytes, cost.output_bytes) == (48, 32, 24)
+        assert cost.peak_bytes == 48 + 32 + 24
+        assert cost.bytes_read == 48 + 32
+
+
+def test_static_arguments_trees_and_methods() -> None:
+    @fx.jit(static_argnums=1)
+    def power(x: Any, n: int) -> Any:
+        return x["a"] ** n
+
+    assert count(power)({"a": f32(3)}, 4).flops == 6
+
+    class Layer:
+        @fx.jit(static_argnums=0)
+        def __call__(self, x: Any, *, scale: Any) -> Any:
+            return x * scale
+
+    assert count(Layer().__call__)(f32(3), scale=2.0).flops == 3
+    assert count(mlp).__name__ == "mlp"
+    assert count(mlp)(f32(1, 1), f32(1), f32(1, 1), f32(1, 1)).name == "mlp"
+
+
+def test_a_program_in_hand() -> None:
+    program = parse_jaxpr(
+        "{ lambda ; x:f32[4] y:f32[4]. let z:f32[4] = mul x y; w:f32[4] = add z 1.0:f32[]; in (w, w) }"
+    )
+    cost = count_jaxpr(program)
+    assert work(cost) == (8, 0, 0)
+    assert (cost.bytes_read, cost.bytes_written, cost.output_bytes) == (48, 32, 32)
+    assert cost.by_line[None].flops == 8
+    assert cost.name == "program"
+    assert count_jaxpr(program, donated=[0, 1]).peak_bytes == cost.peak_bytes - 16
+
+
+def test_bad_input() -> None:
+    with pytest.raises(TypeError, match="count takes a function, got 3"):
+        count(3)  # type: ignore[arg-type]  # the point
+    with pytest.raises(ValueError, match="branches must be one of 'max', 'min', 'sum', got 'mean'"):
+        count(mlp, branches="mean")  # type: ignore[arg-type]  # the point
+    with pytest.raises(ValueError, match="while_steps must be a number of steps, got -1"):
+        count(mlp, while_steps=-1)
+    with pytest.raises(ValueError, match="while_steps must be a number of steps, got True"):
+        count(mlp, while_steps=True)
+    with pytest.raises(TypeError, match="rules must be CostRules, got {}"):
+        count(mlp, rules={})  # type: ignore[arg-type]  # the point
+    with pytest.raises(TypeError, match="count_jaxpr takes a Jaxpr or a ClosedJaxpr, got 'x'"):
+        count_jaxpr("x")  # type: ignore[arg-type]  # the point
+    with pytest.raises(ValueError, match="donated names input 2 of a program that has 1"):
+        count_jaxpr(fx.make_jaxpr(fnp.sin)(1.0), donated=[2])
+    with pytest.raises(TypeError, match="must be an array or a number, got 'x'"):
+        count(fnp.sin)("x")
+    with pytest.raises(ValueError, match="listed must be a number of rows, got -1"):
+        count(fnp.sin)(1.0).report(-1)
