@@ -27,7 +27,8 @@ def canonical(jaxpr: J) -> J:
     { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = sin a in (b, c) }
     """
     if isinstance(jaxpr, ClosedJaxpr):
-        return _with_constants_in_order(_canonical(jaxpr.jaxpr), jaxpr.consts)
+        new = _with_constants_in_order(_canonical(jaxpr.jaxpr), jaxpr.consts)
+        return jaxpr if new.jaxpr is jaxpr.jaxpr else new
     return _canonical(jaxpr)
 
 
@@ -54,7 +55,11 @@ def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
 
 
 def _canonical(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr.memo.get("canonical", lambda: _ordered(jaxpr))
+    def ordered() -> Jaxpr:
+        new = _ordered(jaxpr)
+        return jaxpr if new == jaxpr else new
+
+    return jaxpr.memo.get("canonical", ordered)
 
 
 def _ordered(jaxpr: Jaxpr) -> Jaxpr:
@@ -110,5 +115,6 @@ def _with_constants_in_order(jaxpr: Jaxpr, consts: tuple[Value, ...]) -> ClosedJ
     first = {x.index: None for x in atoms if isinstance(x, Var)}
     values = {v.index: (v, x) for v, x in zip(jaxpr.constvars, consts, strict=True)}
     used = [values[i] for i in first if i in values]
-    closed = evolve(jaxpr, constvars=tuple([v for v, _ in used]))
+    constvars = tuple([v for v, _ in used])
+    closed = jaxpr if constvars == jaxpr.constvars else evolve(jaxpr, constvars=constvars)
     return ClosedJaxpr(_canonical(closed), tuple([x for _, x in used]))

@@ -1,0 +1,129 @@
+"""Programs evaluated operation by operation: loops step by step, calls by what they call. Nothing is compiled as one.
+
+So passes that move equations from one program into another can be held to the very bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, final
+
+import numpy as np
+
+from tracefx.control.call import Application
+from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.ruled import RuledProgram
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import dtypes
+from tracefx.core.check import check_jaxpr
+from tracefx.core.dtypes import NDArray
+from tracefx.core.jaxpr import Atom, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.passes import is_observable
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import ConcreteArray, Value, to_numpy
+
+Log: TypeAlias = list[tuple[str, tuple[bytes, ...]]]
+Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
+
+
+@final
+class Stepwise:
+    """Evaluates, and keeps what is observable: which operation, on which numbers."""
+
+    def __init__(self) -> None:
+        self.log: Log = []
+
+    def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
+        env = {v.index: x for v, x in zip(jaxpr.constvars + jaxpr.invars, args, strict=True)}
+
+        def read(x: Atom) -> Value:
+            return env[x.index] if isinstance(x, Var) else x
+
+        for eqn in jaxpr.eqns:
+            outs = self.apply(eqn.prim, list(map(read, eqn.inputs)))
+            env.update(zip([v.index for v in eqn.outs], outs, strict=True))
+        return list(map(read, jaxpr.outs))
+
+    def apply(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        match prim:
+            case Application():
+                return self.run(prim.body, args)
+            case RuledProgram():
+                return self.run(prim.jaxpr, args)
+            case LinearSolve():
+                return self.run(prim.solve, args)
+            case Cond():
+                place = min(max(int(to_numpy(args[0])), 0), len(prim.branches) - 1)
+                return self.run(prim.branches[place], args[1:])
+            case While():
+                asked, done, carry = prim.parts(args)
+                while bool(to_numpy(self.run(prim.cond_jaxpr, [*asked, *carry])[0])):
+                    carry = self.run(prim.body_jaxpr, [*done, *carry])
+                return carry
+            case Scan():
+                return self.scan(prim, args)
+            case _:
+                pass
+        if is_observable(prim):
+            self.log.append((prim.name, tuple([to_numpy(x).tobytes() for x in args])))
+            if not prim.abstract_eval(*[x.aval for x in args]):
+                return ()
+        return prim.evaluate(args)
+
+    def scan(self, op: Scan, args: Sequence[Value]) -> Sequence[Value]:
+        consts, carry, arrays = op.parts(args)
+        rows: list[list[Value]] = []
+        order = range(op.length)
+        for i in reversed(order) if op.reverse else order:
+            slices = [ConcreteArray(x.aval.without_axis(0), to_numpy(x)[i, ...].copy()) for x in arrays]
+            outs = self.run(op.jaxpr, [*consts, *carry, *slices])
+            carry = outs[: op.num_carry]
+            rows.append(outs[op.num_carry :])
+        if op.reverse:
+            rows.reverse()
+        stacks = []
+        for k, aval in enumerate(op.stacked(op.jaxpr.out_avals[op.num_carry :])):
+            parts = [to_numpy(row[k]) for row in rows]
+            host = np.stack(parts) if parts else np.zeros(aval.shape, aval.dtype)
+            stacks.append(ConcreteArray(aval, host))
+        return [*carry, *stacks]
+
+
+def results(jaxpr: Jaxpr, args: Sequence[Value]) -> tuple[list[Value], Log]:
+    stepwise = Stepwise()
+    return stepwise.run(jaxpr, args), stepwise.log
+
+
+def same_bits(got: Value, want: Value) -> bool:
+    """Whether two values have one type and the same bits; a NaN is a NaN, whatever is inside of it."""
+    return got.aval == want.aval and _parts(to_numpy(got)) == _parts(to_numpy(want))
+
+
+def _parts(x: NDArray) -> list[bytes]:
+    if dtypes.is_complex(x.dtype):
+        return [*_parts(np.asarray(x.real)), *_parts(np.asarray(x.imag))]
+    if not dtypes.is_float(x.dtype):
+        return [np.ascontiguousarray(x).tobytes()]
+    return [np.where(np.isnan(x), x.dtype.type(np.nan), x).tobytes(), np.isnan(x).tobytes()]
+
+
+def holds(change: Pass, jaxpr: Jaxpr, args: Sequence[Value], *, exact: bool = True) -> Jaxpr:
+    """Assert the law of a pass, at arguments; gives what it made."""
+    new = change(jaxpr)
+    check_jaxpr(new)
+    assert (new.in_avals, new.out_avals) == (jaxpr.in_avals, jaxpr.out_avals)
+    assert [v.aval for v in new.constvars] == [v.aval for v in jaxpr.constvars]
+    assert change(new) is new, f"not idempotent:\n{new}\n{change(new)}"
+    if exact:
+        (got, log), (want, expected) = results(new, args), results(jaxpr, args)
+        for g, w in zip(got, want, strict=True):
+            assert same_bits(g, w), f"{g} is not {w}\nbefore: {jaxpr}\nafter: {new}"
+        assert log == expected
+    return new
+
+
+def is_literal(x: Atom) -> bool:
+    return isinstance(x, Literal)

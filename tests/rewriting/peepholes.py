@@ -1,0 +1,210 @@
+"""Programs full of what rules look for: small operations on few values, with the numbers 0, 1 and -1 among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from tracefx.control.call import Call
+from tracefx.control.cond import INDEX, Cond
+from tracefx.control.scan import Scan
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
+from tracefx.ops.bitwise import And, Not, Or, Xor
+from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.complex import Complex, Conj, Imag, Real
+from tracefx.ops.cutting import Pad, Rev, Slice
+from tracefx.ops.dynamic import DynamicSlice
+from tracefx.ops.elementwise import Add
+from tracefx.ops.magnitude import Abs
+from tracefx.ops.powers import IntegerPow
+from tracefx.ops.rounding import Ceil, Floor
+from tracefx.ops.selection import SelectN, StopGradient
+from tracefx.ops.shape import Concatenate, Split, Squeeze
+from tracefx.testing.strategies import edges, numbers
+
+Step: TypeAlias = tuple[Primitive, Sequence[Atom]]
+
+KINDS: Final = (
+    dtypes.float32,
+    dtypes.int32,
+    dtypes.bool_,
+    dtypes.uint8,
+    dtypes.bfloat16,
+    dtypes.complex64,
+    dtypes.float64,
+    dtypes.int4,
+)
+SHAPES: Final = ((), (1,), (3,), (2, 3), (1, 3), (0, 3), (2, 1))
+UNARY: Final = (Neg(), Not(), Conj(dtypes.complex64), Real(), Imag(), Abs(), Floor(), Ceil(), StopGradient())
+BINARY: Final = (Add(), Sub(), Mul(), Div(), Max(), Min(), And(), Or(), Xor(), Eq(), Ne(), Lt(), Le(), Gt(), Ge())
+
+
+def literals(dtype: DType) -> st.SearchStrategy[Literal]:
+    """The numbers that rules know, and edges."""
+    if dtypes.is_bool(dtype):
+        vals: list[bool | int | float | complex] = [False, True]
+    elif dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        vals = [0, 1, int(info.max), *([-1, int(info.min)] if dtypes.is_signed(dtype) else [])]
+    elif dtypes.is_complex(dtype):
+        vals = [0j, 1 + 0j, complex(-0.0, -0.0), -1 + 0j, 1j]
+    else:
+        vals = [0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf")]
+    weak = st.booleans() if dtype in (dtypes.float32, dtypes.int32, dtypes.float64) else st.just(False)
+    return st.builds(lambda val, w: Literal(val, ShapedArray((), dtype, w)), st.sampled_from(vals), weak)
+
+
+def _window(draw: DrawFn, x: Atom) -> Primitive:
+    starts, limits, strides = [], [], []
+    for n in x.aval.shape:
+        low = draw(st.integers(0, n))
+        starts.append(low)
+        limits.append(draw(st.integers(low, n)))
+        strides.append(draw(st.integers(1, 2)))
+    return Slice(tuple(starts), tuple(limits), tuple(strides) if draw(st.booleans()) else None)
+
+
+def _moving(draw: DrawFn, values: Sequence[Atom]) -> Step:
+    """An operation that moves the elements of a value, fitting or not."""
+    x = draw(st.sampled_from(values))
+    shape, n = x.aval.shape, x.aval.ndim
+    axes = tuple(draw(st.permutations(range(n))))
+    some = tuple(sorted(draw(st.sets(st.sampled_from(range(n))))) if n else ())
+    flat = (x.aval.size,)
+    kind = draw(st.sampled_from(("reshape", "transpose", "spread", "slice", "rev", "squeeze", "other")))
+    if kind == "reshape":
+        return Reshape(draw(st.sampled_from((flat, (*shape, 1), (1, *shape), shape[::-1], shape)))), [x]
+    if kind == "transpose":
+        return Transpose(axes), [x]
+    if kind == "spread":
+        before = draw(st.integers(0, 2))
+        size = tuple([draw(st.sampled_from((2, 3))) if m == 1 else m for m in shape])
+        return BroadcastInDim((*[2] * before, *size), tuple(range(before, before + n))), [x]
+    if kind == "slice":
+        return _window(draw, x), [x]
+    if kind == "rev":
+        return Rev(some), [x]
+    if kind == "squeeze":
+        return Squeeze(tuple([d for d in range(n) if shape[d] == 1])), [x]
+    return _of_several(draw, x, values)
+
+
+def _of_several(draw: DrawFn, x: Atom, values: Sequence[Atom]) -> Step:
+    n, dtype = x.aval.ndim, x.aval.dtype
+    alike = [y for y in values if y.aval.dtype == dtype and y.aval.ndim == n]
+    kind = draw(st.sampled_from(("concatenate", "pad", "dynamic", "sum", "split")))
+    axis = draw(st.integers(0, max(n - 1, 0)))
+    if kind == "concatenate":
+        return Concatenate(axis), [x, *draw(st.lists(st.sampled_from(alike), max_size=2))]
+    if kind == "pad":
+        config = [draw(st.sampled_from(((0, 0, 0), (1, 0, 0), (0, 0, 1)))) for _ in range(n)]
+        return Pad(tuple(config)), [x, draw(literals(dtype))]
+    if kind == "dynamic":
+        sizes = tuple([draw(st.integers(0, m)) for m in x.aval.shape])
+        starts = [Literal(draw(st.integers(-2, 4)), INDEX) for _ in range(n)]
+        return DynamicSlice(sizes), [x, *starts]
+    if kind == "sum":
+        return ReduceSum(()), [x]
+    return Split((1, x.aval.shape[axis] - 1) if n else (), axis), [x]
+
+
+def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
+    kind = draw(st.sampled_from(("unary", "unary", "binary", "binary", "binary", "convert", "move", "move", "choose")))
+    x = draw(st.sampled_from(values))
+    if kind == "unary":
+        return draw(st.sampled_from((*UNARY, IntegerPow(1)))), [x]
+    if kind == "convert":
+        return ConvertElementType(draw(st.sampled_from(KINDS[:7]))), [x]
+    if kind == "move":
+        return _moving(draw, values)
+    alike = [y for y in values if y.aval.dtype == x.aval.dtype]
+    y = draw(st.sampled_from([*alike, x]) | literals(x.aval.dtype))
+    if kind == "choose":
+        masks = [v for v in values if dtypes.is_bool(v.aval.dtype)]
+        which = draw(st.sampled_from(masks) if masks else literals(dtypes.bool_))
+        return SelectN(), [which if draw(st.booleans()) else draw(literals(dtypes.bool_)), x, y]
+    prims: Sequence[Primitive] = (*BINARY, Complex()) if x.aval.dtype == dtypes.float32 else BINARY
+    prim = draw(st.sampled_from(prims))
+    return prim, [x, y] if draw(st.booleans()) else [y, x]
+
+
+@st.composite
+def peepholes(draw: DrawFn, max_steps: int = 12) -> Jaxpr:
+    """A straight program; steps that don't fit are left out."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
+    avals = [ShapedArray(draw(st.sampled_from(SHAPES)), k) for k in kinds for _ in range(draw(st.integers(1, 2)))]
+    inputs = tuple([Var(i, a) for i, a in enumerate(avals)])
+    values: list[Atom] = list(inputs)
+    eqns: list[Eqn] = []
+    count = len(values)
+    for _ in range(draw(st.integers(1, max_steps))):
+        prim, operands = _step(draw, values)
+        try:
+            out_avals = prim.abstract_eval(*[x.aval for x in operands])
+        except (TypeError, ValueError):
+            continue
+        if not out_avals or any(a.size > 64 for a in out_avals):
+            continue
+        outs = tuple([Var(count + i, a) for i, a in enumerate(out_avals)])
+        count += len(outs)
+        eqns.append(Eqn(prim, tuple(operands), outs))
+        values += outs
+    results = draw(st.lists(st.sampled_from(values), max_size=2)) + values[-1:]
+    return Jaxpr((), inputs, tuple(eqns), tuple(results))
+
+
+@st.composite
+def operands(draw: DrawFn, avals: Sequence[ShapedArray]) -> list[Value]:
+    """Numbers of these types, NaN, infinities and zeros of both signs among them."""
+    values: list[Value] = []
+    for a in avals:
+        drawn = draw(st.lists(st.sampled_from(edges(a.dtype)) | numbers(a.dtype), min_size=a.size, max_size=a.size))
+        if dtypes.is_inexact(a.dtype):
+            wide = np.complex128 if dtypes.is_complex(a.dtype) else np.float64
+            with np.errstate(all="ignore"):
+                host = np.array(drawn, wide).astype(a.dtype).reshape(a.shape)
+        else:
+            host = np.array(drawn, object).astype(a.dtype).reshape(a.shape)
+        values.append(ConcreteArray(a, host))
+    return values
+
+
+# ------------------------------------------------------------------ inside of bodies
+
+Wrapper: TypeAlias = Callable[[Jaxpr], Jaxpr]
+
+
+def _alone(prim: Primitive, inputs: tuple[Atom, ...], invars: tuple[Var, ...]) -> Jaxpr:
+    count = len(invars)
+    outs = tuple([Var(count + i, a) for i, a in enumerate(prim.abstract_eval(*[x.aval for x in inputs]))])
+    return Jaxpr((), invars, (Eqn(prim, inputs, outs),), outs)
+
+
+def called(body: Jaxpr) -> Jaxpr:
+    return _alone(Call("called", body), body.invars, body.invars)
+
+
+def branched(body: Jaxpr) -> Jaxpr:
+    invars = (Var(0, INDEX), *[Var(i + 1, v.aval) for i, v in enumerate(body.invars)])
+    return _alone(Cond((body, body)), invars, invars)
+
+
+def scanned(body: Jaxpr) -> Jaxpr:
+    """The body in every step, all its inputs constants."""
+    op = Scan(body, length=2, num_carry=0, num_consts=len(body.invars), reverse=False, unroll=1)
+    return _alone(op, body.invars, body.invars)
+
+
+WRAPPERS: Final[Sequence[Wrapper]] = (called, branched, scanned, lambda body: scanned(called(body)))

@@ -1,0 +1,139 @@
+"""The law of every pass: it changes no value, no type and no effect, in bodies neither, and is done when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tests.rewriting.evaluation import Pass, holds, results, same_bits
+from tests.rewriting.peepholes import WRAPPERS, operands, peepholes
+from tracefx.core import dtypes
+from tracefx.core.check import check_jaxpr
+from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.passes import cse, dce
+from tracefx.core.values import Value, from_numpy
+from tracefx.rewriting import (
+    EXACT,
+    FAST_MATH,
+    canonical,
+    fold_constants,
+    hoist_loop_invariants,
+    inline,
+    optimize,
+    rewrite,
+    simplify,
+)
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import stacked, structured
+
+
+def inline_all(jaxpr: Jaxpr) -> Jaxpr:
+    return inline(jaxpr, checkpoints=True, custom_rules=True)
+
+
+def inline_small(jaxpr: Jaxpr) -> Jaxpr:
+    return inline(jaxpr, max_eqns=3)
+
+
+PASSES: Final[Sequence[Pass]] = (
+    simplify,
+    fold_constants,
+    hoist_loop_invariants,
+    inline,
+    inline_all,
+    inline_small,
+    optimize,
+    canonical,
+    cse,
+    dce,
+)
+names: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name__)
+
+
+@names
+@few(150)
+@given(jaxpr=peepholes(), data=st.data())
+def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
+    check_jaxpr(jaxpr)
+    holds(change, jaxpr, data.draw(operands(jaxpr.in_avals)))
+
+
+@names
+@few(25)
+@given(jaxpr=peepholes(), wrap=st.sampled_from(WRAPPERS), data=st.data())
+def test_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
+    whole = wrap(jaxpr)
+    check_jaxpr(whole)
+    holds(change, whole, data.draw(operands(whole.in_avals)))
+
+
+def program_of(case: Stacked) -> tuple[Jaxpr, list[Value]]:
+    args: list[Value] = [from_numpy(x, dtypes.float64) for x in case.inputs()]
+    closed = fx.make_jaxpr(case.function(fx, fnp))(*args)
+    return closed.jaxpr, [*closed.consts, *args]
+
+
+@names
+@few(10)
+@given(structured())
+def test_programs_with_structure(change: Pass, case: Stacked) -> None:
+    holds(change, *program_of(case))
+
+
+@names
+@few(10)
+@given(stacked())
+def test_programs_under_stacks(change: Pass, case: Stacked) -> None:
+    holds(change, *program_of(case))
+
+
+@few(60)
+@given(jaxpr=peepholes(), data=st.data())
+def test_fast_math_keeps_types_and_ends(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    holds(lambda j: simplify(j, fast_math=True), jaxpr, [], exact=False)
+    holds(lambda j: optimize(j, fast_math=True), jaxpr, [], exact=False)
+
+
+@few(15)
+@given(stacked())
+def test_fast_math_is_nearly_right(case: Stacked) -> None:
+    jaxpr, args = program_of(case)
+    new = holds(lambda j: simplify(j, fast_math=True), jaxpr, args, exact=False)
+    for got, want in zip(results(new, args)[0], results(jaxpr, args)[0], strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-7, atol=1e-7)
+
+
+@few(40)
+@given(jaxpr=peepholes(), data=st.data())
+def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    """All but the last input are constants."""
+    values = data.draw(operands(jaxpr.in_avals))
+    closed = ClosedJaxpr(Jaxpr(jaxpr.invars[:-1], jaxpr.invars[-1:], jaxpr.eqns, jaxpr.outs), tuple(values[:-1]))
+    for change in (fold_constants, optimize, simplify, canonical):
+        new = change(closed)
+        check_jaxpr(new)
+        assert (new.in_avals, new.out_avals) == (closed.in_avals, closed.out_avals)
+        assert change(new) is new or change(new) == new
+        got, _ = results(new.jaxpr, [*new.consts, values[-1]])
+        for g, w in zip(got, results(jaxpr, values)[0], strict=True):
+            assert same_bits(g, w)
+
+
+def test_no_rule_has_the_name_of_another() -> None:
+    rules = EXACT + FAST_MATH
+    assert len({rule.name for rule in rules}) == len(rules)
+
+
+@few(40)
+@given(jaxpr=peepholes(), data=st.data())
+def test_each_rule_alone(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    one = data.draw(st.sampled_from(EXACT))
+    holds(lambda j: rewrite(j, [one]), jaxpr, data.draw(operands(jaxpr.in_avals)))
