@@ -50,6 +50,8 @@ from tracefx.transforms.gradients import Grad as Grad
 from tracefx.transforms.gradients import ValueAndGrad as ValueAndGrad
 from tracefx.transforms.gradients import grad as grad
 from tracefx.transforms.gradients import value_and_grad as value_and_grad
+from tracefx.transforms.handle import Handle as Handle
+from tracefx.transforms.handle import handle as handle
 from tracefx.transforms.jacobians import Hessian as Hessian
 from tracefx.transforms.jacobians import JacFwd as JacFwd
 from tracefx.transforms.jacobians import JacRev as JacRev

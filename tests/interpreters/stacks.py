@@ -41,30 +41,6 @@ class Count(Handler):
         return self.inner.bind(prim, args)
 
 
-@final
-@frozen(eq=False)
-class Bomb(Handler):
-    """Raises `error` at the operation number `fuse`, and hands all others on."""
-
-    title = "bomb"
-    inner: Handler
-    error: type[BaseException]
-    fuse: int
-    seen: list[str] = field(factory=list, init=False)
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        self.seen.append(prim.name)
-        if len(self.seen) - 1 == self.fuse:
-            raise self.error
-        return self.inner.bind(prim, args)
-
-
 def summed(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: fnp.sum(f(x))
 

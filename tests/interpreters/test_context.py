@@ -14,7 +14,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.interpreters.stacks import STACKS, Bomb, Count, X, wave
+from tests.interpreters.stacks import STACKS, Count, X, wave
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.errors import HandlerStateError
@@ -31,7 +31,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.source import Place
 from tracefx.core.values import Value
-from tracefx.testing import Identity
+from tracefx.testing import Bomb, Identity
 
 # ------------------------------------------------------------------ exceptions
 

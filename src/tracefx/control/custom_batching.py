@@ -24,7 +24,7 @@ from tracefx.control.functions import (
     pulled_back,
     within,
 )
-from tracefx.control.ruled import RuledCall, RuledProgram
+from tracefx.control.ruled import Among, RuledCall, RuledProgram
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import is_inexact
 from tracefx.core.errors import ClosedOverTracerError
@@ -39,7 +39,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.interpreters.derived import Mask, jvp_jaxpr
+from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, instantiate, reduce_sum
@@ -108,6 +108,10 @@ class CustomVmap(RuledProgram):
         return evolve(self, jaxpr=jaxpr, rule=_after(consts, within(enter, self.rule)))
 
     @override
+    def among(self, among: Among) -> CustomVmap:
+        return evolve(self, jaxpr=among.jaxpr, rule=_among(self.rule, among))
+
+    @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs = bind(self, *primals)
         moved = _movable(outs)
@@ -170,6 +174,24 @@ def _hosted(label: str, rule: BatchRule, scope: Scope, count: int) -> BatchRule:
 
 def _after(count: int, rule: BatchRule) -> BatchRule:
     return _hosted("", rule, NOWHERE, count)
+
+
+def _among(rule: BatchRule, among: Among) -> BatchRule:
+    """The rule, and for all else the program for the batch."""
+
+    @made_from(rule, among)
+    def all_of_it(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+        n = among.operands
+        derived = batch_jaxpr(among.jaxpr, axis, tuple([0 if b else None for b in batched]))
+        found = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *args])
+        outs = [x if d is None else batch_first(x, d, axis) for x, d in zip(found, derived.out_dims, strict=True)]
+        mask = [d is not None for d in derived.out_dims]
+        if not any(batched[n:]):
+            return outs, tuple(mask)
+        ours, our_mask = rule(axis, batched[n:], args[n:])
+        return among.put(outs, ours), tuple(among.put(mask, our_mask))
+
+    return all_of_it
 
 
 def _rule_beside(mapper: Mapper, rule: BatchRule, out: OutDims) -> BatchRule:

@@ -8,7 +8,7 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import chosen
+from tracefx.control.bodies import chosen, nonzero, present, spread
 from tracefx.control.functions import (
     NOWHERE,
     OutDims,
@@ -21,9 +21,9 @@ from tracefx.control.functions import (
     typed,
     within,
 )
-from tracefx.control.ruled import RuledCall, RuledProgram
+from tracefx.control.ruled import Among, RuledCall, RuledProgram
 from tracefx.core.handler import ROOT, Handler, bind
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
     MappedAxis,
@@ -33,7 +33,7 @@ from tracefx.core.primitive import (
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
-from tracefx.interpreters.derived import batch_jaxpr
+from tracefx.interpreters.derived import batch_jaxpr, jvp_jaxpr
 
 
 @final
@@ -100,6 +100,10 @@ class CustomJVP(RuledProgram, Prunable, ShownAsJax):
         return evolve(self, jaxpr=jaxpr, rule=rule, num_consts=consts + self.num_consts)
 
     @override
+    def among(self, among: Among) -> CustomJVP:
+        return evolve(self, jaxpr=among.jaxpr, rule=_among(self.rule, among))
+
+    @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = self.rule(primals, tangents)
         return typed(outs, self.jaxpr.out_avals), out_tangents
@@ -130,6 +134,22 @@ def _selected(rule: Rule, used: tuple[bool, ...]) -> Rule:
         return chosen(outs, used), chosen(out_tangents, used)
 
     return some
+
+
+def _among(rule: Rule, among: Among) -> Rule:
+    """The rule, and for all else the derivative of the program."""
+
+    @made_from(rule, among)
+    def all_of_it(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
+        jaxpr, n = among.jaxpr, among.operands
+        derived = jvp_jaxpr(jaxpr, nonzero(tangents))
+        found = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *primals, *present(tangents)])
+        outs = found[: len(jaxpr.outs)]
+        moved = spread(found[len(jaxpr.outs) :], derived.out_nonzero, jaxpr.out_avals)
+        _, ours = rule(primals[n:], tangents[n:]) if any(nonzero(tangents[n:])) else ((), among.ours(moved))
+        return outs, among.put(moved, ours)
+
+    return all_of_it
 
 
 def shown_count(num_consts: int) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TypeAlias, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import chosen, nonzero, present, spread
+from tracefx.control.bodies import chosen, merged, nonzero, others, present, spread
 from tracefx.control.custom_jvp import shown_count
 from tracefx.control.functions import (
     NOWHERE,
@@ -23,15 +23,16 @@ from tracefx.control.functions import (
     mapped_function,
     may_close_over,
     program_of,
+    pulled_back,
     typed,
     within,
 )
-from tracefx.control.ruled import RuledCall, RuledProgram
+from tracefx.control.ruled import Among, RuledCall, RuledProgram
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
@@ -50,7 +51,7 @@ from tracefx.core.primitive import (
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.batch import Batch
-from tracefx.interpreters.derived import Mask, batch_jaxpr
+from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward
@@ -142,6 +143,10 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
         return evolve(self, jaxpr=jaxpr, fwd=fwd, num_consts=consts + self.num_consts)
 
     @override
+    def among(self, among: Among) -> CustomVJP:
+        return evolve(self, jaxpr=among.jaxpr, fwd=_among(self.fwd, among))
+
+    @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         forward = self.fwd(primals, nonzero(tangents))
         forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))
@@ -216,6 +221,38 @@ def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
         return Forward(chosen(forward.outs, used), forward.residuals, pull)
 
     return some
+
+
+def _among(fwd: ForwardRule, among: Among) -> ForwardRule:
+    """The forward pass, and for all else the program and its derivative."""
+
+    @made_from(fwd, among)
+    def all_of_it(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        n = among.operands
+        outs = eval_jaxpr(among.jaxpr, (), primals)
+        forward, kept = fwd(primals[n:], perturbed[n:]), len(primals)
+
+        @made_from(forward.pull, among, perturbed)
+        def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
+            at = residuals[:kept]
+            found = [*[Zero(x.aval.tangent()) for x in at[:n]], *forward.pull(residuals[kept:], among.ours(cts))]
+            rest = among.put(cts, [Zero(ct.aval) for ct in among.ours(cts)])
+            if not any(nonzero(rest)):
+                return found
+            derived = jvp_jaxpr(among.jaxpr, perturbed)
+
+            def forwards(*tangents: Value) -> list[Value]:
+                both = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *at, *tangents])
+                return both[len(among.jaxpr.outs) :]
+
+            avals = [x.aval.tangent() for x in chosen(at, perturbed)]
+            pulled = pulled_back(forwards, avals, lambda: chosen(rest, derived.out_nonzero))
+            more = merged(perturbed, pulled, [Zero(x.aval.tangent()) for x in others(at, perturbed)])
+            return [add_tangents(x, y) for x, y in zip(found, more, strict=True)]
+
+        return Forward(outs, [*primals, *forward.residuals], pull)
+
+    return all_of_it
 
 
 def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) -> ForwardRule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Self, TypeVar, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -13,7 +13,7 @@ from tracefx.control.functions import Flat, evaluated, transposed_call
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
-from tracefx.core.entering import Enterable, Entry, plain
+from tracefx.core.entering import Enterable, Entered, Entry, called, plain
 from tracefx.core.handler import Handler, bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.primitive import (
@@ -28,6 +28,8 @@ from tracefx.core.primitive import (
     Transposable,
 )
 from tracefx.core.values import Value
+
+X = TypeVar("X")
 
 
 @frozen(eq=False)
@@ -44,6 +46,35 @@ class RuledCall(Primitive, Expandable, Differentiable, HoldsFunctions):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return evaluated(self.label, self.fun(*args))
+
+
+@final
+@frozen
+class Among:
+    """A program that computes, among other things, what a rule is for.
+
+    The rule's operands are the last; its outputs are `count`, from the place `first` on. What is beside them has the
+    derivatives, and the batches, that the program itself has.
+    """
+
+    jaxpr: Jaxpr
+    operands: int
+    """How many operands come before the rule's."""
+    first: int
+    count: int
+
+    @classmethod
+    def of(cls, inside: Entered) -> Among:
+        taken = 0 if inside.taken is None else len(inside.taken.avals)
+        given = 0 if inside.state is None else len(inside.state.avals)
+        return cls(inside.jaxpr, len(inside.consts) + taken, given, len(inside.outs))
+
+    def put(self, everything: Sequence[X], ours: Sequence[X]) -> list[X]:
+        """All outputs, those of the rule by the rule."""
+        return [*everything[: self.first], *ours, *everything[self.first + self.count :]]
+
+    def ours(self, everything: Sequence[X]) -> Sequence[X]:
+        return everything[self.first : self.first + self.count]
 
 
 @frozen(eq=False)
@@ -86,17 +117,23 @@ class RuledProgram(Primitive, CarriesJaxprs, Enterable, Expandable, Differentiab
         """The same with another program, that takes more constants first; rules run under `enter` of their handler."""
         raise NotImplementedError
 
+    @abstractmethod
+    def among(self, among: Among) -> Self:
+        """The same with a program that takes and gives more, for which the rule says nothing."""
+        raise NotImplementedError
+
     @override
     def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        """The rule stays where the program gives what it gave, and no more."""
+        """The rule stays, unless it would have to know of values that it never heard of."""
         forms = [entry.form(x) for x in args]
         if any(form.tree is not None for form in forms):
             return entry.run(self.jaxpr, args)
         inside = entry.enter(self.jaxpr, forms, self.label, outs=list(map(plain, self.jaxpr.out_avals)))
-        if inside.state is not None or inside.collected:
-            return entry.run(self.jaxpr, args)
-        prim = self.with_program(inside.jaxpr, len(inside.consts), entry.within)
-        return bind(prim, *inside.consts, *args)
+        if inside.state is None and not inside.collected:
+            prim = self.with_program(inside.jaxpr, len(inside.consts), entry.within)
+        else:
+            prim = self.among(Among.of(inside))
+        return called(entry, inside, bind(prim, *inside.consts, *entry.state(inside.taken), *args))
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:

@@ -106,9 +106,6 @@ class Interpreter(Handler, Generic[V, S]):
     """Whether operations on plain values are handled too."""
     has_state: ClassVar[bool] = False
     """Whether there is a state, or something is collected: then what programs do to it is looked after."""
-    key: ClassVar[Hashable] = None
-    """All that the rules depend on besides the operands, if they depend on no array: programs that were entered are
-    kept under it. A property, if it differs from one handler to the next."""
 
     # -------------------------------------------------------------- what subclasses say
 
@@ -116,6 +113,14 @@ class Interpreter(Handler, Generic[V, S]):
     def rules(self) -> Rules[Self, V | Value]:
         """What is done with which operation."""
         return Rules()
+
+    @property
+    def key(self) -> Hashable:
+        """All that the rules depend on besides operands and state, if they depend on no array of the handler's.
+
+        Programs that were entered are remembered under it; without a key they are entered anew each time.
+        """
+        return None
 
     def aval_of(self, value: V) -> ShapedArray:
         """The type that a value of one's own has for the program."""
@@ -185,6 +190,11 @@ class Interpreter(Handler, Generic[V, S]):
     def below(self) -> Handler:
         return self.inner
 
+    @property
+    @override
+    def evaluates(self) -> bool:
+        return not self.everything and self.inner.evaluates
+
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         mine = False
@@ -231,8 +241,8 @@ class Interpreter(Handler, Generic[V, S]):
 
     def _no_rule(self, prim: Primitive) -> Exception:
         capabilities = [capability.__name__ for capability, _ in self.rules.capabilities]
-        inherit = f", inherit from {' or '.join(capabilities)} in the class of the operation" if capabilities else ""
-        enter = "inherit from Enterable" if isinstance(prim, CarriesJaxprs) else "from Expandable"
+        inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
+        enter = f"inherit from {'Enterable' if isinstance(prim, CarriesJaxprs) else 'Expandable'}"
         return missing(
             prim,
             self.title,
@@ -353,12 +363,13 @@ class Interpreter(Handler, Generic[V, S]):
 
     def _settled(self, entered: Entered, before: Form) -> Entered:
         """The program without the state, if it hands that on as it is: what it reads of it is a constant then."""
-        k, s = len(entered.consts), len(before.avals)
-        given = entered.jaxpr.invars[k : k + s]
-        if entered.state != before or entered.jaxpr.outs[:s] != given:
+        k, s, jaxpr = len(entered.consts), len(before.avals), entered.jaxpr
+        if entered.state != before or jaxpr.outs[:s] != jaxpr.invars[k : k + s]:
             return entered
-        jaxpr = Jaxpr((), entered.jaxpr.invars, entered.jaxpr.eqns, entered.jaxpr.outs[s:])
-        return Entered(jaxpr, (*entered.consts, *self.state(before)), None, None, entered.outs, entered.collected)
+        if s:
+            jaxpr = jaxpr.memo.get("settled", lambda: Jaxpr((), jaxpr.invars, jaxpr.eqns, jaxpr.outs[s:]))
+        consts = (*entered.consts, *self.state(before))
+        return Entered(jaxpr, consts, None, None, entered.outs, entered.collected)
 
     def _enter(
         self,

@@ -27,7 +27,8 @@ class Rules(Generic[H, X]):
     the table; that of the nearest of its families.
 
     >>> from tracefx.extend import Primitive, Value, bind
-    >>> from tracefx.ops.arithmetic import Add, Neg
+    >>> from tracefx.ops.arithmetic import Neg
+    >>> from tracefx.ops.elementwise import Add
     >>> def loudly(handler: object, op: Primitive, *operands: Value) -> list[Value]:
     ...     print(op.name)
     ...     return list(bind(op, *operands))
@@ -46,16 +47,20 @@ class Rules(Generic[H, X]):
         own.update(dict.fromkeys((prim, *more), cast("Rule[H, Primitive, X]", rule)))
         return evolve(self, own=MappingProxyType(own))
 
-    def capable(self, capability: type[C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
+    def capable(self, capability: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
         """The table with a rule for operations that inherit from `capability`, whatever their family.
 
         Such a class says what an author of operations has to define for this handler; the rule calls it.
         """
-        return evolve(self, capabilities=(*self.capabilities, (capability, cast("Rule[H, Primitive, X]", rule))))
+        return evolve(
+            self, capabilities=(*self.capabilities, (cast(type, capability), cast("Rule[H, Primitive, X]", rule)))
+        )
 
-    def family(self, family: type[C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
+    def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
         """The table with a rule for all operations of a family, those written later too."""
-        return evolve(self, families=MappingProxyType({**self.families, family: cast("Rule[H, Primitive, X]", rule)}))
+        return evolve(
+            self, families=MappingProxyType({**self.families, cast(type, family): cast("Rule[H, Primitive, X]", rule)})
+        )
 
     def __or__(self, other: Rules[H, X]) -> Rules[H, X]:
         """Both tables; where they differ, the second counts."""

@@ -1,0 +1,501 @@
+"""Handlers by rules: values of their own, a state, and what they collect, in every kind of program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, final
+
+import numpy as np
+import pytest
+from attrs import frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.control.checkpoint import Name
+from tracefx.extend import (
+    Array,
+    EscapedTracerError,
+    Interpreter,
+    MissingRuleError,
+    Primitive,
+    Rules,
+    ShapedArray,
+    Value,
+    as_array,
+    bind,
+    bind1,
+    current,
+    handling,
+)
+from tracefx.ops.arithmetic import Mul
+from tracefx.ops.basis import ConvertElementType
+from tracefx.ops.comparison import Gt, Lt
+from tracefx.ops.elementwise import Add
+from tracefx.ops.operation import LinearOperation
+from tracefx.ops.selection import SelectN
+from tracefx.ops.transcendental import Cos, Sin
+
+# ------------------------------------------------------------------ values of one's own: forward mode once more
+
+
+class Dual(NamedTuple):
+    primal: Array
+    tangent: Array
+
+
+@final
+@frozen(eq=False)
+class Duals(Interpreter[Dual]):
+    """Knows sums, products, sines, and what is linear."""
+
+    key: ClassVar[Hashable] = ()
+
+    @property
+    @override
+    def rules(self) -> Rules[Duals, Dual | Value]:
+        return DUALS
+
+    @override
+    def aval_of(self, value: Dual) -> ShapedArray:
+        return value.primal.aval
+
+    @override
+    def lift(self, x: Value) -> Dual:
+        return Dual(as_array(x), fnp.zeros_like(as_array(x)))
+
+    @override
+    def bared(self, value: Dual) -> Value:
+        return value.primal
+
+    def dual(self, x: Dual | Value) -> Dual:
+        return x if isinstance(x, Dual) else self.lift(x)
+
+
+def _mul(h: Duals, op: Mul, x: Dual | Value, y: Dual | Value) -> list[Dual | Value]:
+    a, b = h.dual(x), h.dual(y)
+    return [Dual(a.primal * b.primal, a.primal * b.tangent + a.tangent * b.primal)]
+
+
+def _sin(h: Duals, op: Sin, x: Dual) -> list[Dual | Value]:
+    return [Dual(fnp.sin(x.primal), fnp.cos(x.primal) * x.tangent)]
+
+
+def _cos(h: Duals, op: Cos, x: Dual) -> list[Dual | Value]:
+    return [Dual(fnp.cos(x.primal), -fnp.sin(x.primal) * x.tangent)]
+
+
+def _linear(h: Duals, op: Primitive, *xs: Dual | Value) -> list[Dual | Value]:
+    duals = [h.dual(x) for x in xs]
+    return [Dual(bind1(op, *[d.primal for d in duals]), bind1(op, *[d.tangent for d in duals]))]
+
+
+def _flat(h: Duals, op: Primitive, *xs: Dual | Value) -> Sequence[Dual | Value]:
+    return bind(op, *[x.primal if isinstance(x, Dual) else x for x in xs])
+
+
+DUALS: Final = (
+    Rules[Duals, Dual | Value]()
+    .on(Mul, _mul)
+    .on(Sin, _sin)
+    .on(Cos, _cos)
+    .on(Gt, _flat)
+    .on(Lt, _flat)
+    .on(Add, _linear)
+    .on(ConvertElementType, _linear)
+    .on(SelectN, _linear)
+    .family(LinearOperation, _linear)
+)
+
+
+def push(f: Callable[..., Any], x: Any, t: Any) -> tuple[Any, Any]:
+    with handling(Duals(current())) as h:
+        out = f(h.wrap(Dual(fnp.asarray(x), fnp.asarray(t))))
+    found = h.unwrap(out)
+    return (found.primal, found.tangent) if isinstance(found, Dual) else (found, fnp.zeros_like(out))
+
+
+def straight(x: Any) -> Any:
+    return fnp.sin(x) * x + 2.0 * x
+
+
+def scanned(x: Any) -> Any:
+    carry, ys = lax.scan(lambda c, y: (c * fnp.sin(y) + x, c * y), x, fnp.stack([x, x * 2.0, x + 1.0]))
+    return carry + ys.sum()
+
+
+def scanned_from_a_number(x: Any) -> Any:
+    """The carry becomes a value of the handler's own in the first step."""
+    carry, ys = lax.scan(lambda c, y: (c * x + y, c), fnp.asarray(1.0), fnp.arange(4.0), reverse=True)
+    return carry + ys.sum()
+
+
+def two_carries(x: Any) -> Any:
+    """The second carry takes over from the first a step later."""
+    (a, b), _ = lax.scan(lambda c, _: ((c[1] * 2.0, x), None), (1.0, 1.0), None, length=2)
+    return a + b
+
+
+def branching(x: Any) -> Any:
+    return lax.cond(x > 0.5, lambda x: fnp.sin(x) * x, lambda x: fnp.ones_like(x), x)
+
+
+def switched(x: Any) -> Any:
+    return lax.switch(2, [lambda x: x, lambda x: x * x, lambda x: fnp.sin(x), lambda x: 1.0 + 0 * x], x)
+
+
+def looping(x: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0, c[1] + x), (x, 0.0))[1]
+
+
+def repeated(x: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda i, c: c * x + 1.0, x)
+
+
+def checkpointed(x: Any) -> Any:
+    return fx.checkpoint(lambda x: fnp.sin(x) * x)(x) * 2.0
+
+
+@fx.custom_jvp
+def ruled(x: Any) -> Any:
+    return fnp.sin(x) * x
+
+
+ruled.defjvps(lambda t, ans, x: 100.0 * t)
+
+
+@fx.custom_vjp
+def pulled(x: Any) -> Any:
+    return fnp.sin(x) * x
+
+
+pulled.defvjp(lambda x: (fnp.sin(x) * x, None), lambda _, ct: (100.0 * ct,))
+
+
+def nested(x: Any) -> Any:
+    def step(c: Any, y: Any) -> Any:
+        c = lax.cond(c < 1.0, lambda c: lax.fori_loop(0, 2, lambda i, d: d * y, c), fx.jit(lambda c: fnp.sin(c)), c)
+        return c, c * x
+
+    carry, ys = lax.scan(step, x, fnp.arange(3.0))
+    return carry + ys.sum()
+
+
+PROGRAMS: Final = (
+    straight,
+    scanned,
+    scanned_from_a_number,
+    two_carries,
+    branching,
+    switched,
+    looping,
+    repeated,
+    checkpointed,
+    nested,
+)
+each_program: Final = pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+
+
+@each_program
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
+def test_a_handler_acts_inside(f: Callable[..., Any], wrap: Callable[..., Any]) -> None:
+    want = fx.jvp(f, (0.7,), (1.0,))
+    np.testing.assert_allclose(push(wrap(f), 0.7, 1.0), want, rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(lambda x: push(wrap(f), x, 1.0))(0.7), want, rtol=1e-6)
+
+
+@each_program
+def test_under_vmap_and_grad(f: Callable[..., Any]) -> None:
+    xs = np.array([0.7, 0.2, 1.5], np.float32)
+    want = fx.vmap(lambda x: fx.jvp(f, (x,), (1.0,))[1])(xs)
+    np.testing.assert_allclose(fx.vmap(lambda x: push(f, x, 1.0)[1])(xs), want, rtol=1e-5)
+    second = fx.jacfwd(lambda x: fx.jvp(f, (x,), (1.0,))[1])(0.7)
+    np.testing.assert_allclose(fx.jacfwd(lambda x: push(f, x, 1.0)[1])(0.7), second, rtol=1e-5, atol=1e-6)
+    if f is not looping:  # which has no reverse mode
+        np.testing.assert_allclose(fx.grad(lambda x: push(f, x, 1.0)[1])(0.7), second, rtol=1e-5, atol=1e-6)
+
+
+@each_program
+def test_over_grad(f: Callable[..., Any]) -> None:
+    """Derivatives are operations like others, so the handler sees them too."""
+    if f in (looping, checkpointed):  # no reverse mode; a barrier, for which there is no rule here
+        return
+    second = fx.jacfwd(fx.grad(f))(0.7)
+    np.testing.assert_allclose(push(fx.jacfwd(f), 0.7, 1.0)[1], second, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
+def test_functions_with_rules_are_entered(f: Any, wrap: Callable[..., Any]) -> None:
+    """Their rules say nothing of this handler's values, so what they compute counts."""
+    want = fx.jvp(straight, (0.7,), (1.0,))[1] - 2.0
+    np.testing.assert_allclose(push(wrap(f), 0.7, 1.0)[1], want, rtol=1e-6)
+
+
+def test_duals_in_a_scan_are_sliced() -> None:
+    xs, ts = fnp.arange(6.0).reshape(3, 2), fnp.ones((3, 2))
+
+    def f(xs: Any) -> Any:
+        return lax.scan(lambda c, x: (c + x[0] * x[1], c), 0.0, xs)[0]
+
+    np.testing.assert_allclose(push(f, xs, ts), fx.jvp(f, (xs,), (ts,)), rtol=1e-6)
+
+
+def test_no_rule_is_an_error_that_names_the_options() -> None:
+    with pytest.raises(MissingRuleError) as caught:
+        push(fnp.tanh, 0.5, 1.0)
+    for word in ("tanh", "Expandable", "rules.on(Tanh", "rules.family"):
+        assert word in str(caught.value)
+
+
+def test_values_of_ones_own_are_no_numpy_arrays_but_may_be_asked_for_a_bool() -> None:
+    def f(x: Any) -> Any:
+        return x * 2.0 if x > 0 else x
+
+    assert push(f, 1.0, 3.0)[1] == 6.0
+    h = Duals(current())
+    with pytest.raises(EscapedTracerError, match="own"):
+        fx.handle(lambda: h.wrap(Dual(fnp.ones(()), fnp.ones(()))), lambda inner: h)()
+    with pytest.raises(TypeError, match="NumPy"):
+        push(np.sin, 1.0, 3.0)
+
+
+# ------------------------------------------------------------------ what is collected
+
+
+@final
+@frozen(eq=False)
+class Gather(Interpreter):
+    everything: ClassVar[bool] = True
+    has_state: ClassVar[bool] = True
+
+    @property
+    @override
+    def rules(self) -> Rules[Gather, Value]:
+        return GATHERED
+
+    def named(self, op: Name, x: Value) -> Sequence[Value]:
+        self.keep(op.label, x)
+        return [x]
+
+
+GATHERED: Final = Rules[Gather, Value]().on(Name, Gather.named)
+
+
+def gathered(f: Callable[..., Any]) -> Callable[..., tuple[Any, Mapping[Any, Any]]]:
+    def g(*args: Any) -> tuple[Any, Mapping[Any, Any]]:
+        with handling(Gather(current())) as h:
+            out = f(*args)
+        return out, dict(h.collected)
+
+    return g
+
+
+def naming(x: Any) -> Any:
+    y = fx.checkpoint_name(fnp.sin(x), "a")
+
+    def step(c: Any, z: Any) -> Any:
+        c = fx.checkpoint_name(c * z, "b")
+        return c, c
+
+    c, _ = lax.scan(step, y, fnp.arange(3.0) + 1)
+    d = lax.cond(c > 0, lambda c: fx.checkpoint_name(c * 2, "c"), lambda c: c, c)
+    e = lax.cond(c < 0, lambda c: fx.checkpoint_name(c * 2, "d"), lambda c: c, d)
+    return lax.while_loop(lambda c: fx.checkpoint_name(c, "f") < 10.0, lambda c: fx.checkpoint_name(c * 2.0, "e"), e)
+
+
+def by_hand(x: float) -> dict[str, Any]:
+    a = np.sin(x)
+    b = np.array([a, 2 * a, 6 * a])
+    c = 12 * a
+    e, f = 0.0, c
+    while f < 10.0:
+        e = f = f * 2.0
+    return {"a": a, "b": b, "c": c, "d": 0.0, "e": e, "f": f}
+
+
+@pytest.mark.parametrize("f", [naming, fx.jit(naming)], ids=["plain", "jit inside"])
+@pytest.mark.parametrize("x", [0.5, 1.2], ids=["some steps", "no step"])
+def test_what_is_collected_comes_out_of_loops_and_branches(f: Callable[..., Any], x: float) -> None:
+    want = by_hand(x)
+    for run in (gathered(f), fx.jit(gathered(f))):
+        out, found = run(x)
+        assert set(found) == set(want)
+        for name, value in want.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(out, want["f"], rtol=1e-6)
+
+
+def test_collecting_under_vmap_and_grad() -> None:
+    xs = fnp.array([0.5, 0.25])
+    _, found = fx.vmap(gathered(naming))(xs)
+    for i, x in enumerate([0.5, 0.25]):
+        for name, value in by_hand(x).items():
+            np.testing.assert_allclose(found[name][i], value, rtol=1e-6, err_msg=name)
+    slope = fx.grad(lambda x: gathered(lambda x: fx.checkpoint_name(fnp.sin(x), "a") * 2.0)(x)[1]["a"])(0.5)
+    np.testing.assert_allclose(slope, np.cos(0.5), rtol=1e-6)
+
+
+def test_one_name_for_two_values_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'a' already"):
+        gathered(lambda x: fx.checkpoint_name(fx.checkpoint_name(x, "a"), "a"))(1.0)
+    with pytest.raises(TypeError, match="'a' in branch 1 of cond"):
+        gathered(
+            lambda x: lax.cond(
+                x > 0,
+                lambda x: fx.checkpoint_name(x, "a"),
+                lambda x: fx.checkpoint_name(fnp.stack([x, x]), "a").sum(),
+                x,
+            )
+        )(1.0)
+
+
+# ------------------------------------------------------------------ a state
+
+
+@final
+@frozen(eq=False)
+class Count(Interpreter[Any, Array]):
+    """How many sines are computed."""
+
+    everything: ClassVar[bool] = True
+    has_state: ClassVar[bool] = True
+
+    @property
+    @override
+    def rules(self) -> Rules[Count, Any]:
+        return COUNTED
+
+    def one_more(self, op: Sin, x: Value) -> Sequence[Value]:
+        self.become(self.current_state + 1)
+        return bind(op, x)
+
+
+COUNTED: Final = Rules[Count, Any]().on(Sin, Count.one_more)
+
+
+def counted(f: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    def g(*args: Any) -> tuple[Any, Any]:
+        with handling(Count(current())) as h:
+            h.become(fnp.asarray(0))
+            out = f(*args)
+        return out, h.current_state
+
+    return g
+
+
+def sines(x: Any) -> Any:
+    c, _ = lax.scan(lambda c, z: (fnp.sin(c), z), x, None, 5)
+    c = lax.cond(c > 0, lambda c: fnp.sin(fnp.sin(c)), lambda c: c, c)
+    c = fx.checkpoint(lambda c: fnp.sin(c))(c)
+    return lax.while_loop(lambda c: fnp.sin(c[0]) > 0.3, lambda c: (fnp.sin(c[0]), c[1]), (c, x))[0]
+
+
+def sines_by_hand(x: float) -> tuple[float, int]:
+    n = 0
+
+    def sin(x: float) -> float:
+        nonlocal n
+        n += 1
+        return float(np.sin(np.float32(x)))
+
+    for _ in range(5):
+        x = sin(x)
+    if x > 0:
+        x = sin(sin(x))
+    x = sin(x)
+    while sin(x) > 0.3:
+        x = sin(x)
+    return x, n
+
+
+@pytest.mark.parametrize("f", [sines, fx.jit(sines)], ids=["plain", "jit inside"])
+@pytest.mark.parametrize("x", [0.5, 0.1, -0.5])
+def test_a_state_goes_through_loops_and_branches(f: Callable[..., Any], x: float) -> None:
+    want = sines_by_hand(x)
+    for run in (counted(f), fx.jit(counted(f))):
+        np.testing.assert_allclose(run(x), want, rtol=1e-5)
+
+
+def test_a_state_under_vmap_and_grad() -> None:
+    xs = [0.5, 0.1, -0.5]
+    outs, counts = fx.vmap(counted(fx.jit(sines)))(fnp.array(xs))
+    np.testing.assert_allclose(np.stack([outs, counts], 1), list(map(sines_by_hand, xs)), rtol=1e-5)
+    slope, count = fx.jacfwd(counted(lambda x: fnp.sin(fnp.sin(x))), has_aux=True)(0.5)
+    assert count == 2
+    np.testing.assert_allclose(slope, np.cos(np.sin(0.5)) * np.cos(0.5), rtol=1e-6)
+
+
+def test_a_program_that_leaves_the_state_alone_does_not_carry_it() -> None:
+    text = str(fx.make_jaxpr(counted(lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2.0, x)))(1.0))
+    assert "num_carry=1" in text or "num_carry=2" in text, text
+    assert "i32[] 0" not in text
+
+
+@pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
+def test_rules_of_functions_hold_where_a_handler_with_a_state_acts(f: Any, wrap: Callable[..., Any]) -> None:
+    slope, count = fx.grad(counted(wrap(f)), has_aux=True)(0.5)
+    assert (slope, count) == (100.0, 1)
+    slope, _ = fx.grad(gathered(wrap(f)), has_aux=True)(0.5)
+    assert slope == 100.0
+
+
+# ------------------------------------------------------------------ handing on
+
+
+@final
+@frozen(eq=False)
+class Doubled(Interpreter):
+    """Sines are twice what they are."""
+
+    everything: ClassVar[bool] = True
+    key: ClassVar[Hashable] = ()
+
+    @property
+    @override
+    def rules(self) -> Rules[Doubled, Value]:
+        return DOUBLED
+
+
+def _doubled(h: Doubled, op: Sin, x: Value) -> list[Value]:
+    return [bind1(op, x) * 2.0]
+
+
+DOUBLED: Final = Rules[Doubled, Value]().on(Sin, _doubled)
+
+
+@pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
+def test_interceptors_act_in_functions_with_rules_and_leave_the_rules(f: Any, wrap: Callable[..., Any]) -> None:
+    g = fx.handle(wrap(f), Doubled)
+    np.testing.assert_allclose(g(0.5), 2 * np.sin(0.5) * 0.5, rtol=1e-6)
+    assert fx.grad(g)(0.5) == 100.0
+    assert fx.jit(fx.grad(g))(0.5) == 100.0
+
+
+def test_handlers_are_transformations() -> None:
+    pipeline = fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
+    np.testing.assert_allclose(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), rtol=1e-6)
+    assert pipeline == fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
+    with pytest.raises(TypeError, match="handler to handler"):
+        fx.handle(fnp.sin, Doubled(current()))  # type: ignore[arg-type]  # which is what is tested
+
+
+def test_a_program_entered_twice_is_derived_once() -> None:
+    f = fx.jit(lambda x: fnp.sin(x))
+    g = fx.handle(f, Doubled)
+    first, second = [fx.make_jaxpr(g)(0.5).eqns[0].prim for _ in range(2)]
+    assert first.jaxpr is second.jaxpr  # type: ignore[attr-defined]  # both are calls
+
+
+def test_twice_the_same_handler() -> None:
+    np.testing.assert_allclose(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled), Doubled)(0.5), 4 * np.sin(0.5), rtol=1e-6)
+
+
+def test_exceptions_leave_the_context_as_it_was() -> None:
+    before = current()
+    with pytest.raises(ZeroDivisionError):
+        fx.handle(lambda x: fx.jit(lambda x: 1 / 0)(x), Doubled)(1.0)
+    assert current() is before
