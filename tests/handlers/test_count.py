@@ -553,3 +553,20 @@ def test_bad_input() -> None:
         count(fnp.sin)("x")
     with pytest.raises(ValueError, match="listed must be a number of rows, got -1"):
         count(fnp.sin)(1.0).report(-1)
+
+
+def test_counting_while_something_is_traced() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        cost = count(lambda y: y @ x)(x)
+        seen.append((cost.flops, cost.constant_bytes, cost.argument_bytes))
+        return x * cost.flops
+
+    x = np.ones((4, 4), np.float32)
+    assert fx.jit(f)(x)[0, 0] == 128
+    assert fx.vmap(f)(x[None])[0, 0, 0] == 128
+    assert fx.grad(summed(f))(x)[0, 0] == 128
+    assert set(seen) == {(128, 64, 64)}
+    with fx.disable_jit():
+        assert count(fx.jit(lambda x: x @ x))(x).flops == 128

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
+from typing import Literal as OneOf
 
 import jax
 import numpy as np
@@ -267,3 +268,54 @@ def test_a_compiled_program_holds_no_more_than_the_model(case: Case) -> None:
     assert planned.argument_bytes == cost.argument_bytes
     needed = cost.argument_bytes + cost.output_bytes + planned.temp_bytes  # XLA's results include a table of pointers
     assert (needed > cost.peak_bytes) == (case.name in LARGER)
+
+
+# ------------------------------------------------------------------ loops, compiled
+
+
+def recurrent(checkpoint: int | OneOf["binomial"] | None) -> Callable[..., Any]:
+    def loss(w: Any, u: Any, xs: Any) -> Any:
+        start = fnp.zeros((32, 128), np.float32)
+        h, _ = lax.scan(lambda h, x: (fnp.tanh(h @ w + x @ u), None), start, xs, checkpoint=checkpoint)
+        return fnp.sum(h)
+
+    return fx.grad(loss, (0, 1))
+
+
+def layered(wrap: Callable[..., Any]) -> Callable[..., Any]:
+    def layer(x: Any, weights: Any) -> Any:
+        return fnp.tanh(x @ weights[0]) @ weights[1] + x, None
+
+    return fx.grad(lambda weights, x: fnp.sum(lax.scan(wrap(layer), x, weights)[0]))
+
+
+def settled(x: Any) -> Any:
+    return lax.while_loop(lambda x: fnp.sum(x) < 1, lambda x: fnp.tanh(x @ x), x)
+
+
+def f32(*shape: int) -> Any:
+    return fx.ShapeDtypeStruct(shape, "float32")
+
+
+NETWORK: Final = f32(128, 128), f32(64, 128), f32(100, 32, 64)
+LAYERS: Final = (f32(8, 64, 256), f32(8, 256, 64)), f32(512, 64)
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "least", "most"),
+    [
+        (recurrent(None), NETWORK, 0.99, 1.02),
+        (recurrent(10), NETWORK, 0.99, 1.06),
+        (recurrent("binomial"), NETWORK, 0.99, 1.02),
+        (layered(lambda layer: layer), LAYERS, 0.80, 0.90),
+        (layered(fx.checkpoint), LAYERS, 0.80, 0.90),
+        (settled, (f32(300, 300),), 0.99, 1.01),
+    ],
+)
+def test_a_compiled_loop_holds_what_the_model_does(
+    f: Callable[..., Any], args: tuple[Any, ...], least: float, most: float
+) -> None:
+    cost = count(f)(*args)
+    planned = fx.jit(f).lower(*args).compile().memory_analysis()
+    needed = cost.argument_bytes + cost.output_bytes + planned.temp_bytes
+    assert least <= needed / cost.peak_bytes <= most
