@@ -21,16 +21,21 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.literal import Scalar
+from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
 from tracefx.numpy.ufuncs import choose, like, remainder
 from tracefx.ops import basis, comparison, elementwise, shape
 from tracefx.ops.cutting import Slice
+from tracefx.ops.dynamic import DynamicSlice
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import axis_of
 from tracefx.ops.windows import GatherScatterMode
+
+_START: Final = ShapedArray((), dtypes.int32)
+_LEAST: Final = int(dtypes.iinfo(dtypes.int32).min)
+_MOST: Final = int(dtypes.iinfo(dtypes.int32).max)
 
 IndexArray: TypeAlias = NDArray | Array
 """Integers that say where along one axis to look: NumPy's if they are known."""
@@ -83,10 +88,10 @@ def getitem(x: Array, index: Index, /) -> Array:
     [5, 4, 3]
     """
     if type(index) is int:
-        position, aval, window, squeezed = _one_place(x.aval, index)
+        position, aval, window, starts, squeezed = _one_place(x.aval, index)
         if type(x) is ConcreteArray and evaluating():  # at one go
             return ConcreteArray(aval, x.numpy()[position, ...])
-        return bind1(squeezed, bind1(window, x))
+        return bind1(squeezed, bind1(window, x, *starts))
     if type(x) is ConcreteArray and evaluating() and (found := _evaluated(x, index)) is not None:
         return found
     parts, x, ellipsis = read_index(x, index)
@@ -135,7 +140,9 @@ def _evaluated(x: ConcreteArray, index: Index) -> ConcreteArray | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _one_place(x: ShapedArray, index: int) -> tuple[int, ShapedArray, Slice, shape.Squeeze]:
+def _one_place(
+    x: ShapedArray, index: int
+) -> tuple[int, ShapedArray, Slice | DynamicSlice, Sequence[Literal], shape.Squeeze]:
     """The place that `x[index]` means, its type, and the operations that it is made of."""
     sizes = x.shape
     if not sizes:
@@ -143,8 +150,11 @@ def _one_place(x: ShapedArray, index: int) -> tuple[int, ShapedArray, Slice, sha
     place = _part(index, sizes[0], 0)
     assert isinstance(place, Place)
     rest = (0,) * (len(sizes) - 1)
-    window = Slice((place.position, *rest), (place.position + 1, *sizes[1:]), None)
-    return place.position, x.update(shape=sizes[1:]), window, shape.Squeeze((0,))
+    window: Slice | DynamicSlice = Slice((place.position, *rest), (place.position + 1, *sizes[1:]), None)
+    starts: Sequence[Literal] = ()
+    if not -sizes[0] <= index < sizes[0]:
+        window, starts = _nearest(sizes, index, 0)
+    return place.position, x.update(shape=sizes[1:]), window, starts, shape.Squeeze((0,))
 
 
 # ------------------------------------------------------------------ reading the index
@@ -188,8 +198,12 @@ def read_index(x: Array, index: Index, *, clamp: bool = True) -> tuple[list[Part
             parts += part.positions(x.aval.shape[axis : axis + part.values.ndim], axis)
             axis += part.values.ndim
         else:
+            size = x.aval.shape[axis]
             if isinstance(part, int) and not clamp:
                 part = np.array(part)
+            elif isinstance(part, int) and size and not -size <= part < size:
+                window, starts = _nearest(x.aval.shape, part, axis)
+                x, part = bind1(window, x, *starts), 0
             parts.append(_part(part, x.aval.shape[axis], axis))
             axis += 1
     return parts, x, ellipsis if place < len(read) else len(parts)
@@ -260,6 +274,13 @@ def _part(part: int | slice | IndexArray, size: int, axis: int) -> Part:
     return Place(min(max(part + size if part < 0 else part, 0), size - 1))
 
 
+def _nearest(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, list[Literal]]:
+    """What takes the place of an axis that is nearest to one out of bounds, and says which was asked for."""
+    place = min(max(index + sizes[axis] if index < 0 else index, _LEAST), _MOST)
+    starts = [Literal(place if d == axis else 0, _START) for d in range(len(sizes))]
+    return DynamicSlice((*sizes[:axis], 1, *sizes[axis + 1 :])), starts
+
+
 def _window(part: slice, size: int) -> Window:
     try:
         start, stop, step = part.indices(size)
@@ -280,7 +301,7 @@ def _from_start(indices: IndexArray, size: int) -> IndexArray:
     """Indices counted from the start, where negative ones count from the end."""
     if isinstance(indices, np.ndarray):
         wide = indices if indices.dtype == np.int64 else indices.astype(np.int64)
-        return np.where(wide < 0, wide + size, wide).clip(-1, size).astype(np.int32)
+        return np.where(wide < 0, wide + size, wide).clip(_LEAST, _MOST).astype(np.int32)
     return counted_from_start(indices, size)
 
 

@@ -1,0 +1,232 @@
+"""Places in a program where something can go wrong, and how to tell of it."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from enum import Enum, unique
+from typing import ClassVar, Final, TypeAlias, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.source import Place, here
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import ConcreteArray
+
+Types: TypeAlias = tuple[ShapedArray, ...]
+POSITION: Final = ShapedArray((), dtypes.int32)
+
+
+class CheckError(ValueError):
+    """A check has failed: one of the user's, or one that `checkify` put in."""
+
+
+@unique
+class ErrorKind(Enum):
+    """What can go wrong: what `checkify` looks after."""
+
+    USER = "a check of the user's"
+    NAN = "a result that is not a number"
+    DIVISION = "a division by zero"
+    INDEX = "an index out of bounds"
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@frozen(cache_hash=True)
+class Site:
+    """A place in a program where something can go wrong, and how to tell of it. `types` are those of the payload."""
+
+    kind: ClassVar[ErrorKind]
+    place: Place | None
+
+    @property
+    def types(self) -> Types:
+        return (POSITION,)
+
+    @property
+    def error_kind(self) -> ErrorKind:
+        return self.kind
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """The site, for errors that don't know whether anything went wrong there."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        raise NotImplementedError
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def code_of(site: Site) -> int:
+    """A number that stands for the site in programs: the same in every process, and not 0."""
+    return zlib.crc32(repr(site).encode()) & 0x7FFFFFFF or 1
+
+
+def _in(place: Place | None) -> str:
+    """Where it is, to end a sentence with."""
+    return "" if place is None else f", in {place}"
+
+
+def _element(position: ConcreteArray, aval: ShapedArray) -> str:
+    """Which element of an array, or nothing for one without axes."""
+    if not aval.shape:
+        return f"of {aval}"
+    where = np.unravel_index(int(position.numpy()), aval.shape)
+    return f"at {[int(i) for i in where]} of {aval}"
+
+
+@final
+@frozen(cache_hash=True)
+class NotANumber(Site):
+    kind = ErrorKind.NAN
+    operation: str
+    out: ShapedArray
+
+    @property
+    @override
+    def what(self) -> str:
+        return f"a result of {self.operation} that is not a number{_in(self.place)}"
+
+    @override
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        return f"{self.operation} gave NaN, {_element(payload[0], self.out)}{_in(self.place)}"
+
+
+@final
+@frozen(cache_hash=True)
+class ZeroDivision(Site):
+    kind = ErrorKind.DIVISION
+    operation: str
+    divisor: ShapedArray
+
+    @property
+    @override
+    def what(self) -> str:
+        return f"a division by zero in {self.operation}{_in(self.place)}"
+
+    @override
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        return (
+            f"division by zero in {self.operation}: the divisor {_element(payload[0], self.divisor)}{_in(self.place)}"
+        )
+
+
+@final
+@frozen(cache_hash=True)
+class OutOfBounds(Site):
+    """The payload is the index, and which of all start indices it is."""
+
+    kind = ErrorKind.INDEX
+    operation: str
+    operand: ShapedArray
+    sizes: Shape
+    """Of the window."""
+    axes: tuple[int, ...]
+    """The operand's axes that the last axis of the indices has entries for."""
+    indices: ShapedArray
+
+    @property
+    @override
+    def what(self) -> str:
+        return f"an index out of bounds in {self.operation}{_in(self.place)}"
+
+    @property
+    @override
+    def types(self) -> Types:
+        return (ShapedArray((), self.indices.dtype), POSITION)
+
+    @override
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        index, position = [int(x.numpy()) for x in payload]
+        axis = self.axes[position % len(self.axes)]
+        size, n = self.sizes[axis], self.operand.shape[axis]
+        what = f"index {index}" if size == 1 else f"a window of size {size} from index {index} on"
+        which = np.unravel_index(position, self.indices.shape)[:-1]
+        where = f", number {[int(i) for i in which]} of the indices," if which else ""
+        return (
+            f"{self.operation}: {what}{where} is out of bounds for axis {axis} of {self.operand}, which has size "
+            f"{n}{_in(self.place)}"
+        )
+
+
+@final
+@frozen(cache_hash=True)
+class FailedCheck(Site):
+    kind = ErrorKind.USER
+    text: str
+    tree: TreeDef
+    """Of the arguments of the format."""
+    static: tuple[tuple[int, object], ...]
+    """Those leaves that are no arrays, by their place."""
+    given: Types
+
+    @property
+    @override
+    def what(self) -> str:
+        return f"{self.text!r}{_in(self.place)}"
+
+    @property
+    @override
+    def types(self) -> Types:
+        return self.given
+
+    @override
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        static, arrays = dict(self.static), iter(payload)
+        leaves = [static[i] if i in static else next(arrays) for i in range(self.tree.num_leaves)]
+        args, kwargs = self.tree.unflatten(leaves)
+        return f"{self.text.format(*args, **kwargs)}{_in(self.place)}"
+
+
+@final
+@frozen(cache_hash=True)
+class InBatch(Site):
+    """A site in a program that was batched. The payload begins with the element of the batch."""
+
+    site: Site
+    batch: Shape
+
+    @property
+    @override
+    def what(self) -> str:
+        return self.site.what
+
+    @property
+    @override
+    def types(self) -> Types:
+        return (POSITION, *self.site.types)
+
+    @property
+    @override
+    def error_kind(self) -> ErrorKind:
+        return self.site.error_kind
+
+    @override
+    def message(self, payload: Sequence[ConcreteArray]) -> str:
+        return f"at batch index {_place(int(payload[0].numpy()), self.batch)}: {self.site.message(payload[1:])}"
+
+
+def _place(position: int, shape: Shape) -> str:
+    return shown([int(i) for i in np.unravel_index(position, shape)])
+
+
+def place_here() -> Place | None:
+    """Where the operation at hand was written."""
+    source = here()
+    return None if source is None else source.place()
+
+
+def shown(index: Sequence[int]) -> str:
+    """An element of a batch, in words."""
+    return ", ".join(map(str, index))
