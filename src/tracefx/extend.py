@@ -14,6 +14,7 @@ Array(8., dtype=float32)
 
 from __future__ import annotations
 
+from tracefx.control.call import Application as Application
 from tracefx.core.array import Array as Array
 from tracefx.core.array import ArrayLike as ArrayLike
 from tracefx.core.avals import ShapedArray as ShapedArray
