@@ -3,66 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-_MOST: Final = 400
-"""How many elements may differ, of those between the first and the last difference, before the search gives up."""
+_AT_ONCE: Final = 64
+"""How many differences are weighed against each other. Beyond that the way that has come farthest is taken."""
+
+Pairs: TypeAlias = list[tuple[int, int]]
 
 
 def aligned(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Places of equal elements, in increasing order of both: a longest common subsequence.
+    """Places of equal elements, in increasing order of both: a longest common subsequence if few elements differ.
 
-    Linear where the sequences agree, and of those that differ in `d` elements in about `d` times their length. Where
-    more than a few hundred differ, only what both begin and end with is found.
+    Linear in the length, and for each element that differs as long again as there are differences near it.
 
     >>> list(aligned([1, 2, 3], [1, 3]))
     [(0, 0), (2, 1)]
     """
-    start, last = 0, min(len(a), len(b))
-    while start < last and a[start] == b[start]:
-        yield start, start
-        start += 1
-    end = 0
-    while end < last - start and a[-1 - end] == b[-1 - end]:
-        end += 1
-    for i, j in _between(a[start : len(a) - end], b[start : len(b) - end]):
-        yield start + i, start + j
-    for k in range(end, 0, -1):
-        yield len(a) - k, len(b) - k
+    i = j = 0
+    while i < len(a) and j < len(b):
+        found, i, j = _farthest(a, b, i, j)
+        yield from found
 
 
-def _between(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
-    """By walks through the grid of both sequences, of 0, 1, 2, ... elements taken from one alone (Myers)."""
-    n, m = len(a), len(b)
-    farthest = {1: 0}
+def _farthest(a: Sequence[int], b: Sequence[int], i0: int, j0: int) -> tuple[Pairs, int, int]:
+    """Walks through the grid of both sequences from one place on, which leave out 0, 1, 2, ... elements (Myers).
+
+    Gives the pairs on the way, and where it ends.
+    """
+    n, m = len(a) - i0, len(b) - j0
+    reached: dict[int, int] = {1: 0}
     """On each diagonal `i - j`, how far in `a` a walk has come."""
     trace: list[dict[int, int]] = []
-    for d in range(min(n + m, _MOST) + 1):
-        trace.append(dict(farthest))
+    for d in range(_AT_ONCE + 1):
+        trace.append(dict(reached))
         for k in range(-d, d + 1, 2):
-            down = k == -d or (k != d and farthest[k - 1] < farthest[k + 1])
-            i = farthest[k + 1] if down else farthest[k - 1] + 1
+            down = k == -d or (k != d and reached[k - 1] < reached[k + 1])
+            i = reached[k + 1] if down else reached[k - 1] + 1
             j = i - k
-            while i < n and j < m and a[i] == b[j]:
+            while i < n and j < m and a[i0 + i] == b[j0 + j]:
                 i, j = i + 1, j + 1
-            farthest[k] = i
+            reached[k] = i
             if i >= n and j >= m:
-                return _walked(trace, n, m)
-    return []
+                return _walked(trace, n, m, i0, j0), len(a), len(b)
+    inside = [(2 * i - k, i, i - k) for k, i in reached.items() if i <= n and i - k <= m and (k + _AT_ONCE) % 2 == 0]
+    _, i, j = max(inside)
+    return _walked(trace, i, j, i0, j0), i0 + i, j0 + j
 
 
-def _walked(trace: Sequence[dict[int, int]], i: int, j: int) -> list[tuple[int, int]]:
+def _walked(trace: Sequence[dict[int, int]], i: int, j: int, i0: int, j0: int) -> Pairs:
     """The way back: the places where the walk went along a diagonal."""
-    found = []
+    found: Pairs = []
     for d in range(len(trace) - 1, -1, -1):
-        farthest, k = trace[d], i - j
-        down = k == -d or (k != d and farthest[k - 1] < farthest[k + 1])
+        reached, k = trace[d], i - j
+        down = k == -d or (k != d and reached[k - 1] < reached[k + 1])
         before = k + 1 if down else k - 1
-        i0 = farthest[before]
-        j0 = i0 - before
-        while i > max(i0, 0) and j > max(j0, 0):
+        i1 = reached[before]
+        j1 = i1 - before
+        while i > max(i1, 0) and j > max(j1, 0):
             i, j = i - 1, j - 1
-            found.append((i, j))
-        i, j = i0, j0
+            found.append((i0 + i, j0 + j))
+        i, j = i1, j1
     found.reverse()
     return found

@@ -14,7 +14,7 @@ from tracefx.core.avals import show_avals
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import renumber
-from tracefx.core.printer import format_eqn, variable_name
+from tracefx.core.printer import format_eqn, scalar_text, variable_name
 from tracefx.core.source import Place
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.rewriting.alignment import aligned
@@ -155,30 +155,20 @@ class _Comparison:
             change = self.compared(i, j)
             if change is not None:
                 changes[i] = change
-        back = {j: i for i, j in self.pairs.items()}
         lines: list[_Line] = []
-        found: list[Change] = []
+        came = {j: i for i, j in moved.items()}
         j = 0
-        came = {k: i for i, k in moved.items()}
-        for i in range(len(self.a.eqns) + 1):
-            while j < len(self.b.eqns) and j not in back:
-                change = self.added(j, came.get(j))
-                found.append(change)
-                lines.append(_Line(change, self.told(change)))
-                j += 1
-            if i == len(self.a.eqns):
-                break
+        for i, eqn in enumerate(self.a.eqns):
             if i in self.pairs:
+                lines += [_Line(self.added(k, came.get(k))) for k in range(j, self.pairs[i])]
+                lines.append(_Line(changes.get(i), eqn))
                 j = self.pairs[i] + 1
-                if i in changes:
-                    found.append(changes[i])
-                lines.append(_Line(changes.get(i), self.told(changes[i]) if i in changes else [], self.a.eqns[i]))
             elif i not in moved:
-                change = Change(Kind.REMOVED, self.a.eqns[i], None, i, None)
-                found.append(change)
-                lines.append(_Line(change, self.told(change)))
+                lines.append(_Line(Change(Kind.REMOVED, eqn, None, i, None)))
+        lines += [_Line(self.added(k, came.get(k))) for k in range(j, len(self.b.eqns))]
         interface = tuple(self.interface())
-        return JaxprDiff(tuple(found), interface, tuple(self.text(lines, interface)))
+        found = tuple([line.change for line in lines if line.change is not None])
+        return JaxprDiff(found, interface, tuple(_text(lines, interface)))
 
     def name(self, theirs: Var, ours: Var) -> None:
         self.names.setdefault(theirs.index, Var(ours.index, theirs.aval))
@@ -211,13 +201,19 @@ class _Comparison:
             before_i, before_j = i + 1, j + 1
 
     def of_one_operation(self, ours: range, theirs: range, numbers: dict[object, int]) -> Iterator[tuple[int, int]]:
-        """Equations between equal ones that apply the same operation, with other parameters or to other types."""
+        """Between equal equations, those that apply one operation with other parameters or to other types; and as many
+        as stand between such in both programs, one by one."""
         kinds = [
             [numbers.setdefault(type(eqns[k].prim), len(numbers)) for k in places]
             for eqns, places in ((self.a.eqns, ours), (self.b.eqns, theirs))
         ]
-        for i, j in aligned(*kinds):
-            yield ours[i], theirs[j]
+        before_i = before_j = 0
+        for i, j in [*aligned(*kinds), (len(ours), len(theirs))]:
+            if i - before_i == j - before_j:
+                yield from zip(ours[before_i:i], theirs[before_j:j], strict=True)
+            if i < len(ours):
+                yield ours[i], theirs[j]
+            before_i, before_j = i + 1, j + 1
 
     def elsewhere(self) -> Iterator[tuple[int, int]]:
         """Equations without a counterpart so far that compute the same."""
@@ -269,59 +265,18 @@ class _Comparison:
         return Change(Kind.MOVED, self.a.eqns[i], after, i, j)
 
     def interface(self) -> Iterator[tuple[str, str]]:
-        for what, ours, theirs in (
+        for what, vs, ws in (
             ("constants", self.a.constvars, self.b.constvars),
             ("inputs", self.a.invars, self.b.invars),
         ):
-            if [v.aval for v in ours] != [v.aval for v in theirs]:
-                yield f"{what} {_binders(ours)}", f"{what} {_binders([self.variable(v) for v in theirs])}"
-        results = tuple(map(self.read, self.b.outs))
-        if self.a.outs != results:
-            yield f"in ({_atoms(self.a.outs)})", f"in ({_atoms(results)})"
+            if [v.aval for v in vs] != [w.aval for w in ws]:
+                yield f"{what} {_binders(vs)}", f"{what} {_binders([self.variable(w) for w in ws])}"
+        ours, theirs = _outputs(self.a.outs), _outputs(tuple(map(self.read, self.b.outs)))
+        if ours != theirs:  # a variable of another type is told where it is bound
+            yield ours, theirs
 
-    # -------------------------------------------------------------- telling
 
-    def told(self, change: Change) -> list[str]:
-        places = [_place(change.before), _place(change.after)]
-        if places[0] == places[1]:
-            places[0] = ""
-        lines: list[str] = []
-        if change.before is not None and change.kind is not Kind.MOVED:
-            lines.append(f"- {format_eqn(change.before)}{places[0]}")
-        if change.after is not None:
-            mark = "~" if change.kind is Kind.MOVED else "+"
-            lines.append(f"{mark} {format_eqn(change.after)}{places[1]}")
-        if len(lines) == 2 and lines[0][2:] == lines[1][2:].removesuffix(places[1]):
-            lines = ["  " + lines[1][2:]]  # only the bodies differ
-        several = len(change.bodies) > 1
-        for k, body in enumerate(change.bodies):
-            if body:
-                lines.append(f"      in body {k}:" if several else "      in its body:")
-                lines += ["      " + line for line in body.lines]
-        return lines
-
-    def text(self, lines: Sequence[_Line], interface: Sequence[tuple[str, str]]) -> Iterator[str]:
-        heads = [x for x in interface if not x[0].startswith("in (")]
-        for before, after in heads:
-            yield f"- {before}"
-            yield f"+ {after}"
-        marks = [k for k, line in enumerate(lines) if line.change is not None]
-        near = {n for k in marks for n in range(k - _AROUND, k + _AROUND + 1)}
-        if len(heads) < len(interface):
-            near |= set(range(len(lines) - _AROUND, len(lines)))
-        skipped = False
-        for k, line in enumerate(lines):
-            if line.change is not None:
-                yield from line.told
-            elif k in near:
-                assert line.eqn is not None
-                yield f"  {format_eqn(line.eqn)}"
-            elif not skipped:
-                yield "  ..."
-            skipped = line.change is None and k not in near
-        for before, after in interface[len(heads) :]:
-            yield f"- {before}"
-            yield f"+ {after}"
+# ------------------------------------------------------------------ telling
 
 
 @final
@@ -330,8 +285,49 @@ class _Line:
     """What stands for an equation in the text."""
 
     change: Change | None
-    told: Sequence[str] = ()
     eqn: Eqn | None = None
+
+
+def _text(lines: Sequence[_Line], interface: Sequence[tuple[str, str]]) -> Iterator[str]:
+    heads = [x for x in interface if not x[0].startswith("in (")]
+    for before, after in heads:
+        yield from (f"- {before}", f"+ {after}")
+    marks = [k for k, line in enumerate(lines) if line.change is not None]
+    near = {n for k in marks for n in range(k - _AROUND, k + _AROUND + 1)}
+    if len(heads) < len(interface):
+        near |= set(range(len(lines) - _AROUND, len(lines)))
+    skipped = False
+    for k, line in enumerate(lines):
+        if line.change is not None:
+            yield from _told(line.change)
+        elif k not in near:
+            if not skipped:
+                yield "  ..."
+        elif line.eqn is not None:
+            yield f"  {format_eqn(line.eqn)}"
+        skipped = line.change is None and k not in near
+    for before, after in interface[len(heads) :]:
+        yield from (f"- {before}", f"+ {after}")
+
+
+def _told(change: Change) -> Iterator[str]:
+    before, after = [None if eqn is None else format_eqn(eqn) for eqn in (change.before, change.after)]
+    first, second = _place(change.before), _place(change.after)
+    if first == second:
+        first = ""
+    if change.kind is Kind.MOVED:
+        yield f"~ {after}{second}"
+    elif before == after:  # but for the bodies
+        yield f"  {after}{second}"
+    else:
+        if before is not None:
+            yield f"- {before}{first}"
+        if after is not None:
+            yield f"+ {after}{second}"
+    for k, body in enumerate(change.bodies):
+        if body:
+            yield f"      in body {k}:" if len(change.bodies) > 1 else "      in its body:"
+            yield from ["      " + line for line in body.lines]
 
 
 def _values(jaxpr: Jaxpr, values: dict[object, int]) -> list[int]:
@@ -359,5 +355,6 @@ def _binders(vs: Sequence[Var]) -> str:
     return " ".join([f"{variable_name(v.index)}:{v.aval!r}" for v in vs]) or show_avals([])
 
 
-def _atoms(xs: Sequence[Atom]) -> str:
-    return ", ".join([f"{x.val}:{x.aval!r}" if isinstance(x, Literal) else variable_name(x.index) for x in xs])
+def _outputs(xs: Sequence[Atom]) -> str:
+    names = [f"{scalar_text(x.val)}:{x.aval!r}" if isinstance(x, Literal) else variable_name(x.index) for x in xs]
+    return f"in ({', '.join(names)}{',' if len(names) == 1 else ''})"
