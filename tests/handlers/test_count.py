@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -570,3 +571,13 @@ def test_counting_while_something_is_traced() -> None:
     assert set(seen) == {(128, 64, 64)}
     with fx.disable_jit():
         assert count(fx.jit(lambda x: x @ x))(x).flops == 128
+
+
+def test_a_cost_is_a_value() -> None:
+    cost = count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(4, 6))
+    again = pickle.loads(pickle.dumps(cost))
+    assert again == cost
+    assert str(again) == str(cost)
+    assert count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(5, 6)) != cost
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        cost.by_operation["add"] = cost.total  # type: ignore[index]  # the point

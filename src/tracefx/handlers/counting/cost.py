@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final, TypeVar, final
 
-from attrs import field, frozen
+from attrs import astuple, field, frozen
 from typing_extensions import override
 
 from tracefx.core.source import Place
@@ -40,6 +41,14 @@ class Work:
         return self.bytes_read + self.bytes_written
 
 
+def _by_name(rows: Mapping[str, Work]) -> Mapping[str, Work]:
+    return MappingProxyType(dict(rows))
+
+
+def _by_place(rows: Mapping[Place | None, Work]) -> Mapping[Place | None, Work]:
+    return MappingProxyType(dict(rows))
+
+
 @final
 @frozen
 class Cost:
@@ -52,9 +61,9 @@ class Cost:
 
     name: str = field(eq=False)
     total: Work
-    by_operation: Mapping[str, Work]
-    by_line: Mapping[Place | None, Work]
-    by_scope: Mapping[str, Work]
+    by_operation: Mapping[str, Work] = field(converter=_by_name)
+    by_line: Mapping[Place | None, Work] = field(converter=_by_place)
+    by_scope: Mapping[str, Work] = field(converter=_by_name)
     peak: Peak
     argument_bytes: int
     constant_bytes: int
@@ -108,6 +117,11 @@ class Cost:
     @override
     def __str__(self) -> str:
         return self.report()
+
+    @override
+    def __reduce__(self) -> tuple[type[Cost], tuple[object, ...]]:
+        """Views of mappings don't pickle."""
+        return Cost, tuple([dict(x) if isinstance(x, MappingProxyType) else x for x in astuple(self, recurse=False)])
 
 
 # ------------------------------------------------------------------ text

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Final, TypeAlias, TypeVar, final
 
 from tracefx.control.cond import Cond
@@ -232,8 +231,8 @@ def _reached(known: Paths, outside: Paths, scope: Path, repeated: int) -> Paths:
     return shorter
 
 
-def _ranked(sums: Mapping[K, Sums]) -> Mapping[K, Work]:
+def _ranked(sums: dict[K, Sums]) -> dict[K, Work]:
     """What costs most first: by operations, then by bytes."""
     works = {key: Work(*each) for key, each in sums.items()}
     order = sorted(works.items(), key=lambda row: (-row[1].operations, -row[1].bytes_accessed, str(row[0])))
-    return MappingProxyType(dict(order))
+    return dict(order)
