@@ -367,6 +367,6 @@ def _silenced(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
         if isinstance(prim, CarriesJaxprs):  # whose inputs nobody can tell to be known or not
             bodies = [silenced(body, (False,) * len(body.invars)) for body in prim.jaxprs()]
             eqns.append(evolve(eqn, prim=prim.with_jaxprs(*bodies)))
-        elif is_late or not isinstance(prim, Shown):
+        elif is_late or not any(isinstance(effect, Debugging) for effect in prim.effects):
             eqns.append(eqn)
     return dce(renumber(evolve(jaxpr, eqns=tuple(eqns))))

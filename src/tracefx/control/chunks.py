@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.sowing import IN_PIECES, unclear
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
@@ -60,7 +61,7 @@ def in_pieces(
 
     `guarded` makes of a piece one that may be passed over.
     """
-    avals = body.in_avals
+    body, avals = unclear(body, IN_PIECES), body.in_avals
     first = num_consts + num_carry
 
     def run(*args: Value) -> list[Value]:

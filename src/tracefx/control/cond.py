@@ -26,6 +26,7 @@ from tracefx.control.bodies import (
     union,
 )
 from tracefx.control.call import Call
+from tracefx.control.sowing import EVERY_BRANCH, unclear
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
@@ -187,7 +188,7 @@ class Cond(Structured):
         cases = []
         for i, branch in enumerate(self.branches):
             derived = batch_jaxpr(branch, axis, dims, everything)
-            cases.append(bind(Call(f"branch_{i}", derived.jaxpr), *derived.consts, *operands))
+            cases.append(bind(Call(f"branch_{i}", unclear(derived.jaxpr, EVERY_BRANCH)), *derived.consts, *operands))
         which = batch_first(index, index_dim, axis)
         outs = []
         for results in zip(*cases, strict=True):

@@ -26,6 +26,7 @@ from tracefx.control.callback import silenced
 from tracefx.control.chunks import in_pieces, square_root
 from tracefx.control.cond import INDEX, Cond
 from tracefx.control.scan import Scan
+from tracefx.control.sowing import UNTIL_THE_LAST, unclear
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
@@ -262,7 +263,9 @@ class While(Structured):
             op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts, self.max_steps)
             return _Batched(op, cond.consts, body.consts, carry, None)
         self._require_no_effects()
+        body = evolve(body, jaxpr=unclear(body.jaxpr, UNTIL_THE_LAST))
         going = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places, (True,))
+        going = evolve(going, jaxpr=unclear(going.jaxpr, UNTIL_THE_LAST))
         assert len(going.consts) == len(cond.consts)
         n, m = cond_nconsts, cond_nconsts + body_nconsts
 

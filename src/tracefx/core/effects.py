@@ -44,7 +44,6 @@ class InputOutput(Effect):
         return "OrderedIO" if self.ordered else "IO"
 
 
-@final
 @frozen
 class Debugging(Effect):
     """The operation shows what a program does, and so happens as often as what it shows."""
@@ -54,6 +53,18 @@ class Debugging(Effect):
     @override
     def __str__(self) -> str:
         return "OrderedDebug" if self.ordered else "Debug"
+
+
+@final
+@frozen
+class Sowing(Debugging):
+    """The operation shows a value to the handlers around, and does nothing once the program is compiled."""
+
+    tag: str = ""
+
+    @override
+    def __str__(self) -> str:
+        return f"Sow {self.tag!r}"
 
 
 Effects = frozenset[Effect]

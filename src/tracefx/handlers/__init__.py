@@ -30,3 +30,7 @@ from tracefx.handlers.sowing import perturb as perturb
 from tracefx.handlers.sowing import plant as plant
 from tracefx.handlers.sowing import reap as reap
 from tracefx.handlers.sowing import sow as sow
+from tracefx.handlers.taylor.functions import derivatives as derivatives
+from tracefx.handlers.taylor.functions import jet as jet
+from tracefx.handlers.taylor.handler import Taylor as Taylor
+from tracefx.handlers.taylor.series import Series as Series

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from tracefx.core.digest import LOADED, executable_key, is_own
+from tracefx.core.effects import Sowing
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.xla import runtime
 from tracefx.xla.disk import NAME_BYTES
@@ -32,7 +33,8 @@ def entry_name(
 ) -> bytes | None:
     """The name of a program's executable, or `None` if the program must be compiled in every process."""
     key, text = executable_key(jaxpr), own_text()
-    if key is None or text is None or not is_own(jaxpr) or any(effect.observable for effect in jaxpr.effects):
+    done = any(effect.observable and not isinstance(effect, Sowing) for effect in jaxpr.effects)
+    if key is None or text is None or not is_own(jaxpr) or done:
         return None
     parts = (key, sorted(donated), keep_unused, text, runtime.compilation_identity(device, options))
     return blake2b(repr(parts).encode(), digest_size=NAME_BYTES).digest()

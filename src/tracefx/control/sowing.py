@@ -1,0 +1,193 @@
+"""Values under names, for handlers that collect or replace them.
+
+A value that is sown goes through two operations. `Plantable` is the value itself: where a handler puts another in its
+place. `Sow` takes it and gives nothing: where a handler collects it. So what is collected is never dropped, and never
+happens again where a program is computed again, while the value stays one that may be. Compiled, neither is anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias, final
+from typing import Literal as OneOf
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import Effects, Sowing
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.passes import Rebuild, in_bodies
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+    Zero,
+)
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value
+from tracefx.ops.basis import move_axis
+
+Mode: TypeAlias = OneOf["strict", "clobber", "append"]
+
+EVERY_BRANCH: Final = (
+    "it is in a branch of a cond whose index differs along the batch, so that vmap computes all branches for all "
+    "elements: collect inside of vmap, vmap(reap(f))"
+)
+UNTIL_THE_LAST: Final = (
+    "it is in a while_loop whose condition differs along the batch, so that vmap goes on for all elements until the "
+    "last is done: collect inside of vmap, vmap(reap(f))"
+)
+IN_PIECES: Final = (
+    "it is in a loop with a bound or checkpoint=, which reverse mode runs in pieces: collect inside of grad, "
+    "grad(reap(f), has_aux=True)"
+)
+
+
+@frozen(eq=False)
+class _Labelled(Primitive):
+    """An operation on the leaves of a value, which is a tree of the structure `tree`, or an array without one."""
+
+    tag: str = field(metadata={"erased": True})
+    label: str = field(metadata={"print": "name", "erased": True})
+    mode: Mode = field(default="strict", metadata={"hide_default": True, "erased": True})
+    tree: TreeDef | None = field(default=None, metadata={"hide_default": True, "erased": True})
+
+
+@final
+@frozen(eq=False)
+class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+    """The operands themselves. `derivative` marks those that are tangents or cotangents of what has the name."""
+
+    name = "plantable"
+    derivative: bool = field(default=False, metadata={"hide_default": True, "erased": True})
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return avals
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        return args
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return args
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return args
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), self._pushed(tangents)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return [ct if isinstance(a, Linear) else None for ct, a in zip(self._pushed(cts), args, strict=True)]
+
+    def _pushed(self, tangents: Sequence[Tangent]) -> list[Tangent]:
+        """What is planted depends on nothing, so tangents must go where a handler can make them zero."""
+        pushed = iter(bind(evolve(self, derivative=True), *[t for t in tangents if not isinstance(t, Zero)]))
+        return [t if isinstance(t, Zero) else next(pushed) for t in tangents]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *_batches_first(args, dims)), [None if d is None else 0 for d in dims]
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return operands
+
+
+@final
+@frozen(eq=False)
+class Sow(_Labelled, Differentiable, Batchable, Lowerable):
+    """Gives nothing: the operands are for handlers to collect.
+
+    `unclear` says why what a handler would collect here is not what the program means, if so.
+    """
+
+    name = "sow"
+    unclear: str | None = field(default=None, metadata={"hide_default": True, "erased": True})
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset({Sowing(tag=self.tag)})
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return ()
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return ()
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), ()
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *_batches_first(args, dims)), ()
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return ()
+
+
+def _batches_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
+    return [move_axis(x, d, 0) if d else x for x, d in zip(args, dims, strict=True)]
+
+
+# ------------------------------------------------------------------ what programs sow
+
+
+def sown_in(jaxpr: Jaxpr, tag: str) -> Mapping[str, Mode]:
+    """The names that a program has values under, in its bodies too."""
+    return jaxpr.memo.get(("sown", tag), lambda: _sown_in(jaxpr, tag))
+
+
+def _sown_in(jaxpr: Jaxpr, tag: str) -> Mapping[str, Mode]:
+    found: dict[str, Mode] = {}
+    for eqn in jaxpr.eqns:
+        prim = eqn.prim
+        if isinstance(prim, _Labelled) and prim.tag == tag:
+            found[prim.label] = prim.mode
+        elif isinstance(prim, CarriesJaxprs):
+            for body in prim.jaxprs():
+                found.update(sown_in(body, tag))
+    return MappingProxyType(found)
+
+
+def unclear(jaxpr: Jaxpr, why: str) -> Jaxpr:
+    """The program, in which what is sown is not to be collected."""
+    if not any(isinstance(effect, Sowing) for effect in jaxpr.effects):
+        return jaxpr
+    return jaxpr.memo.get(("unclear", why), lambda: _unclear(jaxpr, why))
+
+
+def _unclear(jaxpr: Jaxpr, why: str) -> Jaxpr:
+    new = Rebuild(jaxpr)
+    constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
+    for eqn in jaxpr.eqns:
+        prim = in_bodies(eqn.prim, lambda body: unclear(body, why))
+        if isinstance(prim, Sow):
+            prim = evolve(prim, unclear=why)
+        new.add(eqn, prim, new.reads(eqn.inputs), eqn.outs)
+    return new.finish(constvars, invars, jaxpr.outs)

@@ -1,0 +1,482 @@
+"""`sow`, `reap`, `plant` and `perturb`: what is collected and overridden, through every transformation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.extend import get_aval
+from tracefx.handlers import perturb, plant, reap, sow
+
+XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
+
+
+def network(x: Any) -> Any:
+    """Sows before, in and after a scan, in both branches of a cond, and in a loop."""
+    y = sow(fnp.sin(x), name="first")
+
+    def step(c: Any, z: Any) -> Any:
+        c = sow(c * z, name="step")
+        return c, c
+
+    c, _ = lax.scan(step, y * fnp.float32(1), fnp.arange(3.0) + 1)
+    d = lax.cond(c > 0, lambda c: sow(c * 2, name="branch"), lambda c: sow(-c, name="branch"), c)
+    e = lax.fori_loop(0, 2, lambda i, e: sow(e * x, name="loop"), d)
+    return sow({"p": e, "q": (e * e,)}, name="tree")["p"]
+
+
+def expected(x: float) -> dict[str, Any]:
+    y = math.sin(x)
+    d = abs(6 * y) * (2 if y > 0 else 1)
+    return {
+        "first": y,
+        "step": np.array([y, 2 * y, 6 * y]),
+        "branch": d,
+        "loop": np.array([d * x, d * x * x]),
+        "tree": {"p": d * x * x, "q": ((d * x * x) ** 2,)},
+    }
+
+
+def assert_close(found: Any, wanted: Any) -> None:
+    found_leaves: list[Any] = fx.tree.leaves(found)
+    wanted_leaves: list[Any] = fx.tree.leaves(wanted)
+    assert fx.tree.structure(found) == fx.tree.structure(wanted)
+    for a, b in zip(found_leaves, wanted_leaves, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=1e-6)
+        assert np.shape(a) == np.shape(b)
+
+
+@fx.custom_jvp
+def ruled(x: Any) -> Any:
+    return sow(x * x, name="inside") * 2
+
+
+ruled.defjvps(lambda t, ans, x: 100.0 * t)
+
+FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "plain": lambda f: f,
+    "jit": fx.jit,
+    "checkpoint": fx.checkpoint,
+    "jit of jit": lambda f: fx.jit(lambda x: fx.jit(f)(x)),
+}
+
+
+# ------------------------------------------------------------------ sow alone
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros((0, 3), np.float32),
+        np.ones(2, np.complex64),
+        np.ones(2, ml_dtypes.bfloat16),
+        np.arange(3),
+        np.array([True, False]),
+        2.0,
+        3,
+        {"b": 1.0, "a": (np.ones(2, np.float32), None)},
+        (),
+        None,
+    ],
+    ids=str,
+)
+def test_the_value_is_itself_and_is_reaped_as_such(value: Any) -> None:
+    same = sow(value, name="v")
+    assert fx.tree.structure(same) == fx.tree.structure(value)
+    for form in FORMS.values():
+        out, found = reap(form(lambda x: sow(x, name="v")))(value)
+        assert list(found) == ["v"]
+        for a, b, c in zip(*map(fx.tree.leaves, (value, out, found["v"])), strict=True):
+            aval = get_aval(a)
+            assert get_aval(b) == get_aval(c) == aval
+            np.testing.assert_array_equal(np.asarray(b), np.asarray(a))
+            np.testing.assert_array_equal(np.asarray(c), np.asarray(a))
+        given = plant(form(lambda x: sow(x, name="v")))(found, value)
+        assert fx.tree.structure(given) == fx.tree.structure(value)
+
+
+def test_bad_arguments_of_sow() -> None:
+    with pytest.raises(TypeError, match=r"sow: the name must be a string, got 3 of type int"):
+        sow(1.0, name=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"sow: the tag must be a string, got None"):
+        sow(1.0, name="x", tag=None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"mode must be one of 'strict', 'clobber', 'append', got 'last'"):
+        sow(1.0, name="x", mode="last")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"sow: the value 'x'\['a'\] must be an array or a number, got 'text'"):
+        sow({"a": "text"}, name="x")
+
+
+def test_compiled_it_is_nothing() -> None:
+    def f(x: Any) -> Any:
+        return sow(fnp.sin(x), name="a") + 1
+
+    def g(x: Any) -> Any:
+        return fnp.sin(x) + 1
+
+    text = fx.jit(f).lower(XS).as_text()
+    assert "custom_call" not in text
+    assert text.count(" = ") == fx.jit(g).lower(XS).as_text().count(" = ")
+
+
+def test_what_nobody_uses_is_reaped_but_gone_when_compiled() -> None:
+    def f(x: Any) -> Any:
+        sow(fnp.exp(x), name="unused")
+        return x + 1
+
+    for form in FORMS.values():
+        _, found = reap(form(f))(XS)
+        np.testing.assert_allclose(np.asarray(found["unused"]), np.exp(XS), rtol=1e-6)
+    assert "exponential" not in fx.jit(f).lower(XS).compile().as_text()
+
+
+def test_programs_with_it_transform_without_a_handler() -> None:
+    x = 0.5
+    plain = network(x)
+    for form in FORMS.values():
+        g = form(network)
+        assert_close(g(x), plain)
+        assert_close(fx.grad(g)(x), fx.jvp(network, (x,), (1.0,))[1])
+        assert_close(fx.vmap(g)(XS), np.stack([np.asarray(network(v)) for v in XS]))
+        assert_close(fx.vmap(fx.grad(g))(XS), np.stack([np.asarray(fx.grad(g)(v)) for v in XS]))
+        assert_close(fx.grad(fx.grad(g))(x), fx.jvp(fx.grad(network), (x,), (1.0,))[1])
+
+
+def test_programs_with_it_print_and_parse() -> None:
+    jaxpr = fx.make_jaxpr(lambda x: sow(x, name="v", mode="append"))(1.0).jaxpr
+    assert fx.programs.parse_jaxpr(str(jaxpr)) == jaxpr
+
+
+# ------------------------------------------------------------------ reap
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("x", [0.5, -1.5])
+def test_reap(form: str, x: float) -> None:
+    out, found = reap(FORMS[form](network))(x)
+    assert_close(found, expected(x))
+    assert_close(out, expected(x)["tree"]["p"])
+    assert_close(fx.jit(reap(FORMS[form](network)))(x), (out, found))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reap_and_vmap(form: str) -> None:
+    g = FORMS[form](network)
+    each = [reap(network)(x) for x in XS]
+    wanted = fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *each)
+    assert_close(fx.vmap(reap(g))(XS), wanted)
+    assert_close(fx.jit(fx.vmap(reap(g)))(XS), wanted)
+    with pytest.raises(ValueError, match=r"'branch', sown at .*test_sowing.py.* vmap computes all branches"):
+        reap(fx.vmap(g))(XS)
+
+    def straight(x: Any) -> Any:
+        return lax.scan(lambda c, z: (sow(c * z, name="step"), z), sow(x * 2, name="a"), np.ones(2, np.float32))[0]
+
+    out, found = fx.vmap(reap(straight))(XS)
+    assert found["step"].shape == (3, 2)
+    assert_close(reap(fx.vmap(straight))(XS), (out, {**found, "step": found["step"].T}))  # each step sows a batch
+    pairs = np.stack([XS, XS])
+    double = reap(lambda x: sow(x * 2, name="a"))
+    assert_close(fx.vmap(double, 1)(pairs), reap(fx.vmap(lambda x: sow(x * 2, name="a"), 1))(pairs))
+    assert_close(reap(fx.vmap(lambda x: x.sum() + sow(fnp.ones(2), name="same")))(pairs)[1], {"same": np.ones(2)})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reap_and_grad(form: str) -> None:
+    g, x = FORMS[form](network), 0.5
+    slope = fx.jvp(network, (x,), (1.0,))[1]
+    assert_close(reap(fx.grad(g))(x), (slope, expected(x)))
+    assert_close(fx.grad(reap(g), has_aux=True)(x), (slope, expected(x)))
+    assert_close(fx.jvp(reap(g), (x,), (1.0,))[0], reap(network)(x))
+    for name in ("first", "branch"):
+        slope = fx.grad(lambda x, name=name: reap(g)(x)[1][name])(x)
+        shift = (expected(x + 1e-4)[name] - expected(x - 1e-4)[name]) / 2e-4
+        np.testing.assert_allclose(np.asarray(slope), shift, rtol=1e-3)
+
+
+def test_reap_in_a_scan() -> None:
+    def step(c: Any, x: Any) -> Any:
+        return reap(network)(x)
+
+    found = lax.scan(step, np.float32(0), XS)[1]
+    wanted = [reap(network)(x)[1] for x in XS]
+    assert_close(found, fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *wanted))
+
+
+def test_a_name_sown_twice() -> None:
+    def f(x: Any, mode: Any) -> Any:
+        a = sow(x, name="a", mode=mode)
+        b = lax.scan(lambda c, z: (c, sow(c * z, name="a", mode=mode)), a, np.ones(2, np.float32))[1]
+        return b.sum() + a
+
+    for form in (lambda f: f, fx.jit):
+        run: Any = lambda mode, form=form: reap(form(lambda x: f(x, mode)))(2.0)  # noqa: E731
+        with pytest.raises(ValueError, match=r"two values are sown under the name 'a', one at .*:\d+ .* and one at"):
+            run("strict")
+        assert_close(run("clobber")[1], {"a": np.array([2.0, 2.0])})
+        assert_close(run("append")[1], {"a": (2.0, np.array([2.0, 2.0]))})
+
+
+def test_append_counts_across_bodies() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(2):
+            x = lax.cond(
+                x > 0, lambda x: sow(x + 1, name="a", mode="append"), lambda x: sow(x, name="a", mode="append"), x
+            )
+        return x
+
+    assert_close(fx.jit(reap(f))(1.0), (3.0, {"a": (2.0, 3.0)}))
+    assert_close(fx.vmap(reap(f))(np.array([1.0, -1.0], np.float32))[1]["a"][1], np.array([3.0, -1.0]))
+
+
+def test_a_name_in_one_branch() -> None:
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, lambda x: sow(x * 2, name="positive"), lambda x: sow(x, name="negative"), x)
+
+    with pytest.raises(
+        ValueError, match=r"'(positive|negative)' is sown at .* but not in branch [01] of cond.*absent=0"
+    ):
+        reap(f)(1.0)
+    with pytest.raises(ValueError, match=r"is sown at .* but not in branch"):
+        fx.jit(reap(fx.jit(f)))(1.0)
+    assert_close(reap(f, absent=math.nan)(1.0), (2.0, {"negative": np.nan, "positive": 2.0}))
+    assert_close(reap(f, absent=-1)(-3.0), (-3.0, {"negative": -3.0, "positive": -1.0}))
+    assert_close(fx.vmap(reap(f, absent=-1))(XS)[1]["positive"], np.array([1.0, 0.5, -1.0]))
+    with pytest.raises(TypeError, match=r"absent=nan is no value of the type of '(positive|negative)', i32"):
+        reap(f, absent=math.nan)(1)
+    with pytest.raises(TypeError, match=r"reap: absent must be a number, got 'x'"):
+        reap(f, absent="x")  # type: ignore[arg-type]
+
+
+def test_branches_that_sow_different_types() -> None:
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, lambda x: sow(x, name="a"), lambda x: sow(fnp.stack([x, x]), name="a")[0], x)
+
+    with pytest.raises(TypeError, match=r"what is collected as 'a' in branch [01] of cond is"):
+        reap(f)(1.0)
+
+
+def test_while_gives_the_last() -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda c: sow(c, name="asked") < 10.0, lambda c: sow(c * 2, name="c"), x)
+
+    for g in (f, fx.jit(f)):
+        assert_close(reap(g)(3.0), (12.0, {"asked": 12.0, "c": 12.0}))
+        assert_close(reap(g)(30.0), (30.0, {"asked": 30.0, "c": 0.0}))
+        assert_close(reap(g, absent=-1)(30.0)[1]["c"], -1.0)
+        batch = np.array([3.0, 30.0, 9.0], np.float32)
+        assert_close(fx.vmap(reap(g))(batch)[1]["c"], np.array([12.0, 0.0, 18.0]))
+        with pytest.raises(ValueError, match="vmap goes on for all elements until the last is done"):
+            reap(fx.vmap(g))(batch)
+
+
+def test_loops_that_reverse_mode_cuts_into_pieces() -> None:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, z: (sow(c * z, name="c"), None), x, np.ones(6, np.float32), checkpoint=2)[0]
+
+    assert_close(reap(f)(2.0), (2.0, {"c": np.full(6, 2.0)}))
+    assert_close(fx.grad(reap(f), has_aux=True)(2.0), (1.0, {"c": np.full(6, 2.0)}))
+    assert_close(fx.grad(f)(2.0), 1.0)
+    with pytest.raises(ValueError, match=r"grad\(reap\(f\), has_aux=True\)"):
+        reap(fx.grad(f))(2.0)
+
+    def g(x: Any) -> Any:
+        return lax.while_loop(lambda c: c < 10.0, lambda c: sow(c * 2, name="c"), x, max_steps=5)
+
+    assert_close(fx.grad(reap(g), has_aux=True)(3.0), (4.0, {"c": 12.0}))
+    assert_close(fx.grad(g)(3.0), 4.0)
+    with pytest.raises(ValueError, match="which reverse mode runs in pieces"):
+        reap(fx.grad(g))(3.0)
+
+
+@pytest.mark.parametrize("form", ["plain", "jit"])
+def test_rules_of_the_users_own_hold(form: str) -> None:
+    f = FORMS[form](ruled)
+    assert_close(reap(f)(3.0), (18.0, {"inside": 9.0}))
+    assert_close(fx.grad(reap(f), has_aux=True)(3.0), (100.0, {"inside": 9.0}))
+    assert_close(fx.grad(lambda x: reap(f)(x)[1]["inside"])(3.0), 6.0)
+    assert_close(fx.grad(lambda x: reap(reap(f))(x)[0][0])(3.0), 100.0)
+    assert reap(reap(f))(3.0)[1] == {}
+    assert_close(fx.grad(plant(f))({"inside": 4.0}, 3.0), {"inside": 2.0})
+    assert_close(fx.grad(plant(f), 1)({"inside": 4.0}, 3.0), 0.0)
+    assert_close(fx.vmap(fx.grad(lambda x: reap(f)(x)[0]))(XS), np.full(3, 100.0))
+
+
+def test_effects_of_a_ruled_function_happen_once() -> None:
+    seen: list[float] = []
+
+    @fx.custom_jvp
+    def f(x: Any) -> Any:
+        fx.debug.callback(lambda x: seen.append(float(x)), x)
+        return sow(x, name="a")
+
+    f.defjvps(lambda t, ans, x: t)
+    fx.jit(reap(f))(2.0)
+    assert seen == [2.0]
+
+
+def test_custom_vjp() -> None:
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return sow(x * x, name="a") + 1
+
+    def forward(x: Any) -> Any:
+        return f(x), None
+
+    f.defvjp(forward, lambda _, ct: (ct * 7.0,))
+    for g in (f, fx.jit(f)):
+        assert_close(reap(g)(2.0), (5.0, {"a": 4.0}))
+        assert_close(fx.grad(reap(g), has_aux=True)(2.0), (7.0, {"a": 4.0}))
+        assert_close(reap(fx.grad(g))(2.0), (7.0, {"a": 4.0}))
+
+
+def test_tags_are_apart_and_the_inner_reap_takes() -> None:
+    def f(x: Any) -> Any:
+        return sow(sow(x, name="a") * 2, name="a", tag="other") + 1
+
+    assert_close(reap(f)(1.0)[1], {"a": 1.0})
+    assert_close(reap(f, tag="other")(1.0)[1], {"a": 2.0})
+    assert_close(reap(reap(f), tag="other")(1.0), ((3.0, {"a": 1.0}), {"a": 2.0}))
+    assert_close(reap(reap(f))(1.0), ((3.0, {"a": 1.0}), {}))
+    assert_close(reap(plant(f))({"a": 5.0}, 1.0), (11.0, {"a": 5.0}))
+    assert_close(plant(f, tag="other")({"a": 5.0}, 1.0), 6.0)
+
+
+# ------------------------------------------------------------------ plant and perturb
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_reaped_can_be_planted(form: str) -> None:
+    g = FORMS[form](network)
+    out, found = reap(g)(0.5)
+    assert_close(plant(g)(found, 0.5), out)
+    assert_close(fx.jit(plant(g))(found, 0.5), out)
+    for name, value in found.items():
+        assert_close(plant(g)({name: value}, 0.5), out)
+        assert_close(perturb(g)({name: fx.tree.map(fnp.zeros_like, value)}, 0.5), out)
+    batch, many = fx.vmap(reap(g))(XS)
+    assert_close(fx.vmap(plant(g))(many, XS), batch)
+    of_batches = {**many, "step": many["step"].T, "loop": many["loop"].T}
+    assert_close(plant(fx.vmap(g))(of_batches, XS), batch)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_derivatives_with_respect_to_intermediates(form: str) -> None:
+    g, x = FORMS[form](network), 0.5
+    d = expected(x)["branch"]
+    found = fx.grad(plant(g))({"branch": np.float32(d)}, x)
+    assert_close(found, {"branch": x * x})
+    assert_close(fx.grad(plant(g), 1)({"branch": np.float32(d)}, x), d * 2 * x)
+    assert_close(fx.grad(plant(g))({"step": np.ones(3, np.float32)}, x), {"step": np.array([0, 0, 2 * x * x])})
+    zeros = {"step": np.zeros(3, np.float32), "first": 0.0}
+    wanted = {"first": 12 * x * x, "step": np.array([12 * x * x, 6 * x * x, 2 * x * x])}
+    assert_close(fx.grad(perturb(g))(zeros, x), wanted)
+    assert_close(fx.jit(fx.grad(perturb(g)))(zeros, x), wanted)
+    many = fx.vmap(fx.grad(perturb(g)), (None, 0))(zeros, np.array([0.5, 0.25], np.float32))
+    assert_close(many["first"], np.array([12 * 0.25, 12 * 0.0625]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_plant_of_a_gradient_is_the_gradient_of_a_planted_program(form: str) -> None:
+    g, x = FORMS[form](network), 0.5
+    for values in ({"first": 0.3}, {"step": np.array([0.1, 0.2, 0.3], np.float32)}, {"branch": np.float32(2.0)}):
+        wanted = fx.grad(lambda x, values=values: plant(network)(values, x))(x)
+        assert_close(plant(fx.grad(g))(values, x), wanted)
+        wanted = fx.grad(lambda x, values=values: perturb(network)(values, x))(x)
+        assert_close(perturb(fx.grad(g))(values, x), wanted)
+
+
+def test_planted_in_nested_scans() -> None:
+    def f(x: Any) -> Any:
+        def outer(c: Any, y: Any) -> Any:
+            return lax.scan(lambda c, z: (sow(c + y * z, name="c"), c), c, np.ones(2, np.float32))[0], c
+
+        return lax.scan(outer, x, np.arange(3.0, dtype=np.float32), reverse=True)[0]
+
+    out, found = reap(f)(1.0)
+    assert found["c"].shape == (3, 2)
+    assert_close(plant(f)(found, 1.0), out)
+    wanted = np.zeros((3, 2))
+    wanted[0, 1] = 1
+    assert_close(fx.grad(plant(f))(found, 1.0), {"c": wanted})
+    assert_close(fx.grad(perturb(f))({"c": np.zeros((3, 2), np.float32)}, 1.0), {"c": np.ones((3, 2))})
+    with pytest.raises(TypeError, match=r"scan of 3 steps, so what is given must have 3 elements along axis 0"):
+        plant(f)({"c": np.zeros((2, 3), np.float32)}, 1.0)
+    with pytest.raises(TypeError, match=r"2 elements along axis 1, .* has the shape \(4,\) in one step of the scan"):
+        plant(f)({"c": np.zeros((3, 4), np.float32)}, 1.0)
+    with pytest.raises(TypeError, match=r"'c' is f32\[5\] in a step, but what is sown at .* is f32\[\]"):
+        plant(f)({"c": np.zeros((3, 2, 5), np.float32)}, 1.0)
+
+
+def test_planted_in_every_step_of_a_while_loop() -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + sow(c[1], name="d")), (0, x))
+
+    assert_close(plant(f)({"d": 10.0}, 1.0), (3, 31.0))
+
+
+def test_bad_values_for_plant() -> None:
+    def f(x: Any) -> Any:
+        return sow({"a": x, "b": sow(x > 0, name="flag")}, name="v")["a"].sum()
+
+    x = np.ones(2, np.float32)
+    good = {"a": x, "b": np.array([True, True])}
+    assert_close(plant(f)({"v": good}, x), 2.0)
+    with pytest.raises(TypeError, match=r"'v' has the structure .*, but what is sown at .*test_sowing.* has"):
+        plant(f)({"v": x}, x)
+    with pytest.raises(TypeError, match=r"plant: the value 'v'\['a'\] is f32\[3\], but what is sown at .* is f32\[2\]"):
+        plant(f)({"v": {**good, "a": np.ones(3, np.float32)}}, x)
+    with pytest.raises(TypeError, match=r"perturb: the value 'v'\['a'\] is i32\[2\], but"):
+        perturb(f)({"v": {**good, "a": np.ones(2, np.int32)}}, x)
+    with pytest.raises(ValueError, match=r"nothing is sown under 'w' with the tag .*; the function sows 'flag', 'v'"):
+        plant(f)({"w": x}, x)
+    with pytest.raises(TypeError, match=r"the first argument must be a dict of values by name, got 3"):
+        plant(f)(3, x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"plant: the value 'v'\['a'\] must be an array or a number, got 'x'"):
+        plant(f)({"v": {"a": "x"}}, x)
+    with pytest.raises(ValueError, match=r"with mode='append', so that nobody can tell"):
+        plant(lambda x: sow(x, name="a", mode="append"))({"a": (1.0,)}, 2.0)
+    with pytest.raises(TypeError, match=r"plant takes a function"):
+        plant(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"reap: the tag must be a string"):
+        reap(f, tag=1)  # type: ignore[arg-type]
+
+
+def test_weak_numbers_fit_what_they_promote_to() -> None:
+    def f(x: Any) -> Any:
+        return sow(x, name="x")
+
+    assert plant(f)({"x": 2}, np.float32(1)).dtype == np.float32
+    assert plant(f)({"x": 2.5}, ml_dtypes.bfloat16(1)).dtype == ml_dtypes.bfloat16
+    with pytest.raises(TypeError, match=r"'x' is f32\[\].*, but what is sown at .* is i32"):
+        plant(f)({"x": 2.5}, np.int32(1))
+
+
+def test_functions_keep_name_and_bind() -> None:
+    class Model:
+        @reap
+        def __call__(self, x: Any) -> Any:
+            """Doubles."""
+            return sow(x, name="x") * 2
+
+    assert reap(network).__name__ == "network"
+    assert Model.__call__.__doc__ == "Doubles."
+    assert_close(Model()(2.0), (4.0, {"x": 2.0}))
+
+
+def test_other_handlers_see_what_is_sown() -> None:
+    def f(x: Any) -> Any:
+        return sow(fnp.sin(x), name="a") * 2
+
+    from tracefx.handlers import count
+
+    assert count(f)(XS).transcendentals == 3
+    assert_close(fx.linearize(reap(f), XS)[0], reap(f)(XS))
+    assert_close(fx.linear_transpose(lambda x: sow(x, name="a") * 2, XS)(XS)[0], XS * 2)
