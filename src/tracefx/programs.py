@@ -1,4 +1,4 @@
-"""Programs in hand: read from text, checked, run, simplified.
+"""Programs in hand: read from text, checked, run, simplified. (`tracefx.rewriting` rewrites and compares them.)
 
 >>> program = parse_jaxpr("{ lambda ; x:f32[3]. let y:f32[3] = sin x; z:f32[3] = mul y 2.0:f32[] in (z,) }")
 >>> check_jaxpr(program)
@@ -8,17 +8,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
-
-from tracefx.control.call import Call
-from tracefx.control.checkpoint import Checkpoint, Name
-from tracefx.control.cond import Cond
-from tracefx.control.linear_solve import LinearSolve
-from tracefx.control.platform import PlatformIndex
-from tracefx.control.scan import Scan
-from tracefx.control.while_loop import While
+from tracefx.control.vocabulary import VOCABULARY as VOCABULARY
+from tracefx.control.vocabulary import vocabulary
 from tracefx.core import parser, serialization
 from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.digest import executable_key as executable_key
@@ -32,21 +23,6 @@ from tracefx.core.passes import cse as cse
 from tracefx.core.passes import dce as dce
 from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
-from tracefx.ops.vocabulary import OPERATIONS
-
-_OWN: Final[tuple[type[Primitive], ...]] = (
-    *OPERATIONS,
-    Call,
-    Cond,
-    Scan,
-    While,
-    Checkpoint,
-    Name,
-    LinearSolve,
-    PlatformIndex,
-)
-VOCABULARY: Final = MappingProxyType({prim.name: prim for prim in _OWN})
-"""tracefx's own operations by the names that programs are printed with."""
 
 
 def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
@@ -56,7 +32,7 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
 
     Raises `ParseError`, with the line, the column and what was expected there.
     """
-    return parser.parse_jaxpr(text, _with(more))
+    return parser.parse_jaxpr(text, vocabulary(more))
 
 
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
@@ -85,8 +61,4 @@ def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) ->
 
     Raises ParseError, which says what is wrong at which byte, for bytes that are no program, or no well-formed one.
     """
-    return serialization.deserialize(data, _with(more))
-
-
-def _with(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive]]:
-    return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY
+    return serialization.deserialize(data, vocabulary(more))

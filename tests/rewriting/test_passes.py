@@ -59,7 +59,7 @@ names: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name_
 
 
 @names
-@few(150)
+@few(40)
 @given(jaxpr=peepholes(), data=st.data())
 def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
     check_jaxpr(jaxpr)
@@ -67,7 +67,7 @@ def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> No
 
 
 @names
-@few(25)
+@few(12)
 @given(jaxpr=peepholes(), wrap=st.sampled_from(WRAPPERS), data=st.data())
 def test_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
     whole = wrap(jaxpr)
@@ -82,20 +82,20 @@ def program_of(case: Stacked) -> tuple[Jaxpr, list[Value]]:
 
 
 @names
-@few(10)
+@few(6)
 @given(structured())
 def test_programs_with_structure(change: Pass, case: Stacked) -> None:
     holds(change, *program_of(case))
 
 
 @names
-@few(10)
+@few(6)
 @given(stacked())
 def test_programs_under_stacks(change: Pass, case: Stacked) -> None:
     holds(change, *program_of(case))
 
 
-@few(60)
+@few(30)
 @given(jaxpr=peepholes(), data=st.data())
 def test_fast_math_keeps_types_and_ends(jaxpr: Jaxpr, data: st.DataObject) -> None:
     holds(lambda j: simplify(j, fast_math=True), jaxpr, [], exact=False)

@@ -8,6 +8,7 @@ from typing import Final, TypeVar, final
 from tracefx.control.callback import HostCall
 from tracefx.control.checkpoint import Name
 from tracefx.control.platform import PlatformIndex
+from tracefx.control.sowing import Plantable
 from tracefx.core import dtypes
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
@@ -23,7 +24,7 @@ from tracefx.ops.operation import Compiled
 J = TypeVar("J", Jaxpr, ClosedJaxpr)
 MAX_SIZE: Final = 1024
 
-_KEPT: Final = (CarriesJaxprs, HostCall, HoldsFunctions, Compiled, Name, OptimizationBarrier, PlatformIndex)
+_KEPT: Final = (CarriesJaxprs, HostCall, HoldsFunctions, Compiled, Name, OptimizationBarrier, Plantable, PlatformIndex)
 """What is left alone: calls of others' code, what is slow to evaluate once, and what is there for its own sake."""
 _FILLING: Final = (BroadcastInDim, Iota)
 """What says in a few words what as a constant would be many numbers."""

@@ -9,12 +9,15 @@ from typing import Final, TypeVar, final
 from attrs import evolve, frozen
 
 from tracefx.control.callback import HostCall
+from tracefx.control.checkpoint import Name
 from tracefx.control.scan import Scan
+from tracefx.control.sowing import Plantable
 from tracefx.control.while_loop import While
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce, in_bodies, renumber
 from tracefx.core.primitive import HoldsFunctions, Primitive
+from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, Reshape
 from tracefx.ops.filling import Iota
 from tracefx.ops.shape import Squeeze
@@ -22,6 +25,8 @@ from tracefx.rewriting.closed import over
 
 J = TypeVar("J", Jaxpr, ClosedJaxpr)
 
+_STAYS: Final = (HostCall, HoldsFunctions, Name, OptimizationBarrier, Plantable, While)
+"""Calls of others' code, what may run forever, and what is there for its own sake: each step has its own."""
 _CHEAP: Final = (BroadcastInDim, Iota, Reshape, Squeeze)
 """What costs less in each step than the memory it would be kept in. It goes along where something else needs it."""
 
@@ -145,7 +150,7 @@ def _lift(body: Jaxpr, given: Mapping[int, Atom], fresh: Iterator[int]) -> _Lift
 
 
 def _may_move(prim: Primitive) -> bool:
-    if prim.effects or isinstance(prim, (HostCall, HoldsFunctions, While)):
+    if prim.effects or isinstance(prim, _STAYS):
         return False
     return not isinstance(prim, CarriesJaxprs) or all(map(_ends, prim.jaxprs()))
 
