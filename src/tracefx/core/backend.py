@@ -87,6 +87,20 @@ class Backend(Protocol):
         """Lower the program anew, with its own names and lines."""
         ...
 
+    def portable(
+        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+    ) -> tuple[bytes, tuple[int, ...]]:
+        """The program for these platforms as bytes for other processes, and which of the other inputs these take.
+
+        The first inputs are the constants, which become a part of it. For several platforms it takes the index of the
+        one it runs on first.
+        """
+        ...
+
+    def portable_text(self, data: bytes) -> str:
+        """What `portable` gave, in the compiler's input language; ValueError if it can't be read."""
+        ...
+
     @property
     def platform(self) -> str:
         """Where programs run, e.g. `cpu`."""

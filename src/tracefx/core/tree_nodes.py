@@ -205,6 +205,10 @@ class Nodes:
     def knows(self, nodetype: type) -> bool:
         return nodetype in self._installers
 
+    def called(self, name: str) -> list[type]:
+        """The registered types that `type_name` calls so."""
+        return [nodetype for nodetype in list(self._installers) if type_name(nodetype) == name]
+
     def adopt(self, types: Iterable[type]) -> set[type]:
         """Those of the types, all met as leaves, that jaxlib's default registry calls nodes; from now on they are."""
         native = self.load()

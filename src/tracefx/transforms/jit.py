@@ -288,7 +288,7 @@ class Jitted(Generic[P, R]):
             return values
 
         donated = self._donated(key, args, len(traced.consts))
-        return TracedCall(traced, donated, self._options.keep_unused, flatten)
+        return TracedCall(traced, key.in_tree, donated, self._options.keep_unused, flatten)
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[P, R]:
         """Lower to StableHLO for these arguments; `.compile()` compiles the result."""

@@ -13,7 +13,7 @@ from tracefx.core.backend import BACKEND, LoweredProgram, Program
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.settings import cache_at
-from tracefx.core.trees import PyTree
+from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.shapes import ShapeDtypeStruct
 from tracefx.transforms.tracing import Trace
@@ -84,9 +84,10 @@ class LoweredCall(Generic[P, R]):
 @final
 @frozen(eq=False)
 class TracedCall(Generic[P, R]):
-    """A function traced for one kind of arguments."""
+    """A function traced for one kind of arguments; `in_tree` is the structure of those that are traced."""
 
     trace: Trace
+    in_tree: TreeDef
     donated: tuple[int, ...]
     keep_unused: bool
     flatten: Callable[P, list[Value]] = field(repr=False)

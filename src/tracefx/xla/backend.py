@@ -19,12 +19,12 @@ from tracefx.core.handler import ROOT, Tracer, escaped
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.xla import runtime
 from tracefx.xla.disk import Disk
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, plan
+from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, lower_for, plan, whole
 
 
 @final
@@ -235,6 +235,27 @@ class XlaBackend:
             return self.executables.get((key, donated, keep_unused), compile_now).named(name)
 
         return jaxpr.memo.get(("compiled", donated, keep_unused), find)
+
+    def portable(
+        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+    ) -> tuple[bytes, tuple[int, ...]]:
+        planned, count = whole(jaxpr), len(consts)
+        constants = [to_numpy(consts[i]) for i in planned.kept if i < count]
+        several = len(platforms) > 1
+        found: set[bytes] = set()
+        for platform in platforms:
+            lowered = lower_for(planned, name, platform, several)
+            if lowered.calls_host:
+                raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
+            found.add(runtime.portable_artifact(lowered.module, constants, int(several)))
+        if len(found) > 1:
+            raise NotImplementedError(
+                f"export: {name} is not the same program on {', '.join(platforms)}: export it for each of them alone"
+            )
+        return found.pop(), tuple([i - count for i in planned.kept if i >= count])
+
+    def portable_text(self, data: bytes) -> str:
+        return runtime.portable_text(data)
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Job:
         return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk)

@@ -98,10 +98,32 @@ def plan(jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False) -
 
 def lower(plan: Plan, name: str) -> Lowered:
     """The module that computes what is planned."""
-    module = runtime.new_module("jit_" + _symbol(name))
-    emitter = Emitter(module)
     places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
-    emitter.function("main", plan.computed, _donations(plan.computed, places))
+    return _lower(plan.computed, name, runtime.devices()[0].platform, _donations(plan.computed, places))
+
+
+def whole(jaxpr: Jaxpr) -> Plan:
+    """A plan for a module that gives all outputs of a program, of those of its inputs that they depend on."""
+    pruned, used = prune(jaxpr, (True,) * len(jaxpr.outs))
+    kept = tuple([i for i, u in enumerate(used) if u])
+    return Plan(pruned, len(jaxpr.invars), kept, frozenset(), tuple(map(Result, range(len(jaxpr.outs)))))
+
+
+def lower_for(plan: Plan, name: str, platform: str, takes_index: bool) -> Lowered:
+    """The module for a platform, which need not be this one. It may take the platform's index first, as JAX's do."""
+    computed = plan.computed
+    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in computed.invars]
+    if takes_index:
+        index = Var(computed.var_count, ShapedArray((), np.dtype(np.int32)))
+        computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
+        attributes.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
+    return _lower(computed, name, platform, attributes)
+
+
+def _lower(jaxpr: Jaxpr, name: str, platform: str, attributes: Sequence[Mapping[str, runtime.Attribute]]) -> Lowered:
+    module = runtime.new_module("jit_" + _symbol(name))
+    emitter = Emitter(module, platform)
+    emitter.function("main", jaxpr, attributes)
     return Lowered(module, bool(emitter.targets), tuple(emitter.host_functions))
 
 
@@ -144,11 +166,12 @@ class Emitter:
 
     __slots__ = (
         *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_symbols", "_token"),
-        *("host_functions", "module", "targets"),
+        *("host_functions", "module", "platform", "targets"),
     )
 
-    def __init__(self, module: runtime.Module) -> None:
+    def __init__(self, module: runtime.Module, platform: str) -> None:
         self.module = module
+        self.platform = platform
         self.targets: set[str] = set()
         """What custom calls call."""
         self.host_functions: list[runtime.HostFunction] = []
@@ -165,10 +188,6 @@ class Emitter:
         """What operations of programs within equations are called by before their own scopes: the equations' names."""
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
-
-    @property
-    def platform(self) -> str:
-        return runtime.devices()[0].platform
 
     def function(
         self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias, TypeVar, final
@@ -37,6 +36,7 @@ from tracefx.core.serialization.grammar import (
     packed_bits,
     unpack,
 )
+from tracefx.core.serialization.plain import read_plain
 from tracefx.core.source import Place
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.wire import Bytes, Reader, unsealed
@@ -73,15 +73,6 @@ class _Decoder:
         self.operations: list[tuple[Primitive, int]] = []
         self.depth = 0
         self.readers: dict[int, Callable[[object], object]] = {
-            Tag.NONE: lambda hint: None,
-            Tag.FALSE: lambda hint: False,
-            Tag.TRUE: lambda hint: True,
-            Tag.INT: lambda hint: self.integer(),
-            Tag.LONG: lambda hint: int.from_bytes(reader.sized("an integer"), "little", signed=True),
-            Tag.FLOAT: lambda hint: struct.unpack("<d", reader.take(8, "a number"))[0],
-            Tag.COMPLEX: lambda hint: complex(*struct.unpack("<dd", reader.take(16, "a number"))),
-            Tag.STRING: lambda hint: reader.string("a string"),
-            Tag.BYTES: lambda hint: bytes(reader.sized("bytes")),
             Tag.DTYPE: lambda hint: self.dtype(),
             Tag.TUPLE: lambda hint: tuple([self.value(hint) for _ in range(reader.count("values"))]),
             Tag.SET: self.elements,
@@ -274,16 +265,15 @@ class _Decoder:
         if self.depth > MAX_DEPTH:
             self.reader.fail(f"values stand more than {MAX_DEPTH} deep in each other")
         tag = self.reader.byte()
-        read = self.readers.get(tag)
-        if read is None:
-            self.reader.fail(f"no sort of values has the number {tag}")
-        value = read(hint)
+        if tag <= Tag.BYTES:
+            value: object = read_plain(self.reader, tag)
+        else:
+            read = self.readers.get(tag)
+            if read is None:
+                self.reader.fail(f"no sort of values has the number {tag}")
+            value = read(hint)
         self.depth -= 1
         return value
-
-    def integer(self) -> int:
-        n = self.reader.uint()
-        return -(n + 1 >> 1) if n & 1 else n >> 1
 
     def program_before(self) -> Jaxpr:
         number = self.reader.index(len(self.programs), "program before this one,")

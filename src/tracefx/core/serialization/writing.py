@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NoReturn, cast, final
@@ -35,9 +34,10 @@ from tracefx.core.serialization.grammar import (
     pack,
     packed_bits,
 )
+from tracefx.core.serialization.plain import put_plain
 from tracefx.core.source import Place, at
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.core.wire import put_bytes, put_string, put_uint, sealed
+from tracefx.core.wire import put_string, put_uint, sealed
 
 
 def serialize(closed: ClosedJaxpr, own: Vocabulary, provenance: bool = False) -> bytes:
@@ -262,34 +262,9 @@ class _Encoder:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _Refused(f"values stand more than {MAX_DEPTH} deep in each other")
-        kind = type(value)
-        if value is None:
-            out.append(Tag.NONE)
-        elif kind is bool:
-            out.append(Tag.TRUE if value else Tag.FALSE)
-        elif kind is int:
-            self.integer(out, value)  # type: ignore[arg-type]  # narrowed by `kind is`
-        elif kind is float:
-            out += struct.pack("<Bd", Tag.FLOAT, value)
-        elif kind is complex:
-            out += struct.pack("<Bdd", Tag.COMPLEX, value.real, value.imag)  # type: ignore[attr-defined]  # likewise
-        elif isinstance(value, str) and kind is str:
-            out.append(Tag.STRING)
-            put_string(out, value)
-        elif isinstance(value, bytes) and kind is bytes:
-            out.append(Tag.BYTES)
-            put_bytes(out, value)
-        else:
+        if not put_plain(out, value):
             self.structure(out, value, hint)
         self.depth -= 1
-
-    def integer(self, out: bytearray, n: int) -> None:
-        if -SIZES <= n < SIZES:
-            out.append(Tag.INT)
-            put_uint(out, 2 * n if n >= 0 else -2 * n - 1)
-        else:
-            out.append(Tag.LONG)
-            put_bytes(out, n.to_bytes(n.bit_length() // 8 + 1, "little", signed=True))
 
     def structure(self, out: bytearray, value: object, hint: object) -> None:
         kind = type(value)
@@ -332,7 +307,7 @@ class _Encoder:
             put_string(out, kind.__name__)
             self.fields(out, value)
         elif callable(value):
-            raise _Refused(f"it is the function {callable_name(value)}, and functions stay in their process")
+            raise _Refused(f"it is the function {_function_name(value)}, and functions stay in their process")
         else:
             raise _Refused(f"it is {_shown(value)} of type {kind.__module__}.{kind.__qualname__}, which has no bytes")
 
@@ -376,6 +351,16 @@ class _Encoder:
                 out += host.reshape(-1).view(np.uint8).data
         else:
             raise _Refused(f"it is {const}, of which only the type is known")
+
+
+def _function_name(value: object) -> str:
+    """What a function is called; of an object that calls one, what that is called."""
+    if attrs.has(type(value)):
+        for f in attrs.fields(cast(type[attrs.AttrsInstance], type(value))):
+            held = getattr(value, f.name)
+            if callable(held):
+                return callable_name(held)
+    return callable_name(value)
 
 
 def _shown(value: object) -> str:

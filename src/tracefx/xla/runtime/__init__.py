@@ -98,6 +98,7 @@ from tracefx.xla.runtime.executables import (
     lapack_kernel,
     load_executable,
 )
+from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
 
 __all__ = [
     # devices
@@ -166,6 +167,9 @@ __all__ = [
     "verify",
     "module_text",
     "parse_module",
+    "portable_artifact",
+    "portable_text",
+    "read_portable",
     # errors
     "CompilationError",
     "DeletedBufferError",

@@ -196,6 +196,8 @@ device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceLis
 new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
 register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _jax.register_custom_call_target
 topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
+write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
+read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
 new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
 
 BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY

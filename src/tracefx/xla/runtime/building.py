@@ -34,8 +34,8 @@ Type: TypeAlias = ir.Type
 Value: TypeAlias = "ir.Value[ir.Type]"
 
 
-@functools.cache
-def _make_context() -> ir.Context:
+def new_context() -> ir.Context:
+    """A context of its own: what is made in it goes with it."""
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     context = ir.Context()
@@ -45,6 +45,9 @@ def _make_context() -> ir.Context:
     _mlirHlo.register_mhlo_dialect(context)
     context.load_all_available_dialects()
     return context
+
+
+_make_context: Final = functools.cache(new_context)
 
 
 def mlir_context() -> ir.Context:
@@ -118,14 +121,16 @@ def spec_of(kind: ir.Type) -> ArraySpec:
     return ArraySpec(tuple(kind.shape), dtype)
 
 
-def dense(array: AnyArray, shape: Shape | None = None) -> ir.DenseElementsAttr:
+def dense(array: AnyArray, shape: Shape | None = None, context: ir.Context | None = None) -> ir.DenseElementsAttr:
     """An array as a constant. One element (also `np.broadcast_to` of one) becomes a splat of any size.
 
-    The context keeps a copy for the life of the process, so this is for small arrays.
+    The context keeps a copy as long as it lives, so in that of the process, which is the default, this is for small
+    arrays.
 
     Args:
         array: of any dtype that `element_type` knows, any strides and byte order.
         shape: for an array of one element, the shape of the constant; else the array's own.
+        context: one that `new_context` made.
 
     >>> str(dense(np.array([True, False])))
     'dense<[true, false]> : tensor<2xi1>'
@@ -137,13 +142,16 @@ def dense(array: AnyArray, shape: Shape | None = None) -> ir.DenseElementsAttr:
     elif array.size != 1:
         raise ValueError(f"only an array of one element can be given a shape; got {shape} for shape {array.shape}")
     dtype = array.dtype.newbyteorder("=")
-    kind = element_type(dtype)
+    if context is None:
+        kind, context = element_type(dtype), mlir_context()
+    else:
+        kind = ir.Type.parse(MLIR_NAME[checked_dtype(dtype)], context)
     if array.size > 1 and not any(array.strides):
         array = array[(0,) * array.ndim]
     array = np.ascontiguousarray(array, dtype)
     if dtype.kind not in "biufc" or dtype not in READ_DIRECTLY:
         array = array.view(f"u{dtype.itemsize}")  # ml_dtypes' arrays export no buffer
-    return ir.DenseElementsAttr.get(array.data, type=kind, shape=shape, context=mlir_context())
+    return ir.DenseElementsAttr.get(array.data, type=kind, shape=shape, context=context)
 
 
 @functools.lru_cache(maxsize=4096)

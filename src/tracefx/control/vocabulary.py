@@ -1,0 +1,39 @@
+"""The operations that programs are made of, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tracefx.control.call import Call
+from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.platform import PlatformIndex
+from tracefx.control.scan import Scan
+from tracefx.control.sowing import Plantable, Sow
+from tracefx.control.while_loop import While
+from tracefx.core.primitive import Primitive
+from tracefx.ops.vocabulary import OPERATIONS
+
+_OWN: Final[tuple[type[Primitive], ...]] = (
+    *OPERATIONS,
+    Call,
+    Cond,
+    Scan,
+    While,
+    Checkpoint,
+    Name,
+    LinearSolve,
+    PlatformIndex,
+    Plantable,
+    Sow,
+)
+VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
+"""tracefx's own operations by the names that programs are printed with."""
+
+
+def vocabulary(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive]]:
+    """tracefx's own operations and others, which go before them."""
+    return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY

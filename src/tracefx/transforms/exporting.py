@@ -1,0 +1,305 @@
+"""`export` and `load`: jitted functions as bytes, for other processes and for JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar, cast, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import ParamSpec, override
+
+from tracefx.control.call import Call
+from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.functions import typed
+from tracefx.control.ruled import RuledProgram
+from tracefx.control.vocabulary import VOCABULARY, vocabulary
+from tracefx.core import dtypes, trees
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.backend import BACKEND
+from tracefx.core.errors import ParseError
+from tracefx.core.handler import Tracer, bind
+from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.serialization import deserialize, put_tree, read_tree, serialize
+from tracefx.core.tree_structures import describe
+from tracefx.core.trees import TreeDef, keystr, require_same_structure
+from tracefx.core.values import Value
+from tracefx.core.wire import Reader, put_bytes, put_string, put_uint, sealed, unsealed
+from tracefx.transforms.arguments import flatten_values, to_arrays
+from tracefx.transforms.jax_exports import jax_exported
+from tracefx.transforms.jit import BoundJitted, Jitted
+from tracefx.transforms.tracing import Trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
+MAGIC: Final = b"tracefx exported"
+VERSION: Final = 1
+_WHAT: Final = "an exported function"
+
+
+@final
+@frozen(eq=False, repr=False)
+class Exported(Generic[P, R]):
+    """A function for one kind of arguments, that leaves the process: its program twice, and its trees.
+
+    `jaxpr` is what `call` runs, and what `grad` and `vmap` transform. `mlir_module_serialized` is the same program in
+    StableHLO, for everyone else.
+    """
+
+    fun_name: str
+    in_tree: TreeDef
+    """Of `(args, kwargs)`, without static arguments."""
+    platforms: tuple[str, ...]
+    mlir_module_serialized: bytes
+    """A portable artifact of StableHLO. `main` takes the leaves of the arguments at `module_kept_var_idx`, after the
+    index of the platform if there are several, and gives those of the result. Constants are part of it."""
+    module_kept_var_idx: tuple[int, ...]
+    _trace: Trace = field(alias="trace")
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program, with the values that the function closed over."""
+        return self._trace.closed()
+
+    @property
+    def out_tree(self) -> TreeDef:
+        return self._trace.out_tree
+
+    @property
+    def in_avals(self) -> tuple[ShapedArray, ...]:
+        """The types of the leaves of the arguments."""
+        return self._trace.jaxpr.in_avals[len(self._trace.consts) :]
+
+    @property
+    def out_avals(self) -> tuple[ShapedArray, ...]:
+        return self._trace.jaxpr.out_avals
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function, called, under whatever transformation. It is compiled for this machine, once.
+
+        Raises TypeError for arguments of another structure, shape or dtype. Numbers of Python's take the dtype asked
+        for if it is of their kind.
+        """
+        what = f"{self.fun_name}, which was exported: arguments"
+        values, in_tree = flatten_values((args, kwargs), what)
+        require_same_structure(what, self.in_tree, in_tree, "what was exported", "the call")
+        given = [_fitting(x, aval) for x, aval in zip(values, self.in_avals, strict=True)]
+        for i, (x, aval) in enumerate(zip(given, self.in_avals, strict=True)):
+            if (x.aval.shape, x.aval.dtype) != (aval.shape, aval.dtype):
+                path, _ = trees.flatten_with_path((args, kwargs))[0][i]
+                which = f"args{keystr(path[1:])}" if keystr(path[:1]) == "[0]" else f"kwargs{keystr(path[1:])}"
+                raise TypeError(
+                    f"{self.fun_name} was exported for {which} of type {aval!r}, but called with {x.aval!r}"
+                )
+        trace = self._trace
+        outs = bind(Call(self.fun_name, trace.jaxpr), *trace.consts, *typed(given, self.in_avals))
+        return cast(R, self.out_tree.unflatten(to_arrays(outs)))
+
+    def mlir_module(self) -> str:
+        """The StableHLO module as text; ParseError if `mlir_module_serialized` can't be read.
+
+        This hands bytes to MLIR's reader, which `load` does not: its authors do not say that it bears hostile ones.
+        """
+        try:
+            return BACKEND.value.portable_text(self.mlir_module_serialized)
+        except ValueError as error:
+            raise ParseError(f"the StableHLO module of {self.fun_name} cannot be read: {error}") from error
+
+    def serialize(self) -> bytes:
+        """The function as bytes, for `load`. The same function gives the same bytes."""
+        out = bytearray()
+        put_string(out, self.fun_name)
+        put_tree(out, self.in_tree, f"the arguments of {self.fun_name}")
+        put_tree(out, self.out_tree, f"the result of {self.fun_name}")
+        put_uint(out, len(self.platforms))
+        for platform in self.platforms:
+            put_string(out, platform)
+        put_uint(out, len(self.module_kept_var_idx))
+        for i in self.module_kept_var_idx:
+            put_uint(out, i)
+        put_bytes(out, self.mlir_module_serialized)
+        put_bytes(out, serialize(self.jaxpr, VOCABULARY, provenance=True))  # `export` has dropped it, unless it is kept
+        return sealed(MAGIC, VERSION, out)
+
+    def to_jax(self) -> bytes:
+        """The function as bytes for `jax.export.deserialize`, whose `call` runs the StableHLO module.
+
+        There is no derivative in it. Raises SerializationError for arguments or results in other containers than
+        tuples, lists, dicts with strings for keys and None, and for dtypes that JAX's format lacks.
+        """
+        return jax_exported(
+            self.fun_name,
+            (self.in_tree, self.out_tree),
+            (self.in_avals, self.out_avals),
+            self.platforms,
+            self.mlir_module_serialized,
+            self.module_kept_var_idx,
+        )
+
+    @override
+    def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
+        return load, (self.serialize(),)
+
+    @override
+    def __repr__(self) -> str:
+        types = f"({show_avals(self.in_avals)}) -> ({show_avals(self.out_avals)})"
+        return f"<{self.fun_name} exported for {', '.join(self.platforms)}: {types}>"
+
+
+def _fitting(x: Value, aval: ShapedArray) -> Value:
+    """A Python number as one of the type that is asked for, if it is of its kind."""
+    if type(x) is not Literal or not x.aval.weak_type or aval.shape or x.aval == aval:
+        return x
+    wanted, val = aval.dtype, x.val
+    if not (dtypes.is_complex(wanted) or (dtypes.is_float(wanted) and type(val) is not complex)) and (
+        type(val) is not int or not dtypes.is_integer(wanted)
+    ):
+        return x
+    try:
+        return Literal(val, aval)
+    except OverflowError:
+        return x
+
+
+# ------------------------------------------------------------------ export
+
+
+def export(
+    fun: Jitted[P, R] | BoundJitted[P, R],
+    *,
+    platforms: Sequence[str] | None = None,
+    drop_rules: bool = False,
+    provenance: bool = False,
+) -> Callable[..., Exported[P, R]]:
+    """A function that exports `fun` for the types of its arguments: arrays, or `ShapeDtypeStruct`s.
+
+    Static arguments become part of what is exported; `Exported.call` takes the others. `platforms` says where the
+    StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. Lines of source code
+    are left out unless `provenance` is true.
+
+    Programs with callbacks can't be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or policies
+    of `checkpoint`, which are Python functions: that is a SerializationError, which shows the equation. With
+    `drop_rules` these functions are exported without their rules, and differentiated, where they are loaded, as any
+    others are.
+
+    Raises TypeError if `fun` is not jitted or closes over a tracer, ValueError for an unknown platform.
+
+    >>> from tracefx import ShapeDtypeStruct, jit
+    >>> square = export(jit(lambda x: x * x))(ShapeDtypeStruct((), "float32"))
+    >>> load(square.serialize()).call(3.0)
+    Array(9., dtype=float32)
+    """
+    if not isinstance(fun, (Jitted, BoundJitted)):
+        raise TypeError(f"export takes what tracefx.jit gives, got {fun!r}: export(tracefx.jit(f))(*args)")
+    where = _platforms(platforms)
+
+    def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
+        traced = fun.trace(*args, **kwargs)
+        trace = traced.trace
+        for const in trace.consts:
+            if isinstance(const, Tracer):
+                raise TypeError(
+                    f"export of {trace.name}: it closes over {const}, which is no number: export it outside of the "
+                    "transformation, or make the value an argument"
+                )
+        for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
+            if aval.dtype == dtypes.float0:
+                raise TypeError(f"export of {trace.name}: StableHLO has no arrays of float0, such as {aval}")
+        program = _Stripped(drop_rules, provenance=True).program(trace.jaxpr)
+        serialize(ClosedJaxpr(program, ()), VOCABULARY)  # which refuses what it must, and tells the line
+        if not provenance:
+            program = _Stripped(drop_rules, provenance).program(program)
+        module, kept = BACKEND.value.portable(program, trace.consts, trace.name, where)
+        return Exported(trace.name, traced.in_tree, where, module, kept, evolve(trace, jaxpr=program))
+
+    return exported
+
+
+def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return (BACKEND.value.platform,)
+    names = () if isinstance(given, str) else tuple(given)
+    if not names or any(name not in PLATFORMS for name in names) or len(set(names)) != len(names):
+        raise ValueError(
+            f"export: platforms must be None or a sequence of some of {', '.join(PLATFORMS)}, each once, got {given!r}"
+        )
+    return names
+
+
+@final
+class _Stripped:
+    """Programs without the lines that they were written in, and without rules, so far as these are to be left out."""
+
+    def __init__(self, drop_rules: bool, provenance: bool) -> None:
+        self.drop_rules = drop_rules
+        self.provenance = provenance
+        self.done: dict[int, tuple[Jaxpr, Jaxpr]] = {}
+        """By the program's identity, which the first of the two keeps."""
+
+    def program(self, jaxpr: Jaxpr) -> Jaxpr:
+        found = self.done.get(id(jaxpr))
+        if found is None:
+            eqns = [
+                Eqn(self.operation(e.prim), e.inputs, e.outs, e.source if self.provenance else None) for e in jaxpr.eqns
+            ]
+            found = self.done[id(jaxpr)] = jaxpr, evolve(jaxpr, eqns=tuple(eqns))
+        return found[1]
+
+    def operation(self, prim: Primitive) -> Primitive:
+        if self.drop_rules and isinstance(prim, RuledProgram):
+            return Call(prim.label, self.program(prim.jaxpr))
+        if self.drop_rules and isinstance(prim, Checkpoint) and prim.policy is not None:
+            prim = evolve(prim, policy=None)
+        return prim.with_jaxprs(*map(self.program, prim.jaxprs())) if isinstance(prim, CarriesJaxprs) else prim
+
+
+# ------------------------------------------------------------------ load
+
+
+def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Exported[..., Any]:
+    """The function that `Exported.serialize` wrote; `more` are operations beside tracefx's own, known by their names.
+
+    Classes of arguments and results, registered nodes and named tuples, must be there already: no module is imported
+    for them. Bytes from anywhere will do, as with `tracefx.programs.deserialize`; the StableHLO module is not looked
+    at.
+
+    Raises ParseError, which says what is wrong, for bytes that are no exported function, or one with classes that are
+    not there.
+    """
+    reader = unsealed(data, MAGIC, VERSION, _WHAT)
+    name = reader.string("the function's name")
+    in_tree, out_tree = read_tree(reader), read_tree(reader)
+    platforms = tuple([reader.string("a platform") for _ in range(reader.count("platforms"))])
+    if not platforms or any(p not in PLATFORMS for p in platforms) or len(set(platforms)) != len(platforms):
+        reader.fail(f"the platforms {platforms!r} are not some of {', '.join(PLATFORMS)}, each once")
+    kept = [reader.uint() for _ in range(reader.count("numbers of inputs"))]
+    module = bytes(reader.sized("the StableHLO module"))
+    program = deserialize(reader.sized("the program"), vocabulary(more))
+    reader.done()
+    _check_trees(reader, in_tree, out_tree, program)
+    if any(a >= b for a, b in itertools.pairwise([*kept, len(program.in_avals)])):
+        reader.fail(f"the inputs that the module takes, {kept}, are not some of {len(program.in_avals)} in their order")
+    if program.effects:
+        reader.fail(f"the program has effects: {', '.join(sorted(map(str, program.effects)))}")
+    trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)
+    return Exported(name, in_tree, platforms, module, tuple(kept), trace)
+
+
+def _check_trees(reader: Reader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:
+    for what, tree, avals in (("arguments", in_tree, program.in_avals), ("results", out_tree, program.out_avals)):
+        if tree.num_leaves != len(avals):
+            reader.fail(f"the {what} have {tree.num_leaves} leaves, but those of the program are {len(avals)}")
+    if _kind(in_tree) is tuple and list(map(_kind, in_tree.children())) == [tuple, dict]:
+        names = describe(in_tree.children()[1]).metadata
+        if isinstance(names, tuple) and all(type(name) is str for name in names):
+            return
+    reader.fail(f"{in_tree} is no structure of arguments: a tuple, and a dict of names")
+
+
+def _kind(tree: TreeDef) -> type | None:
+    node = tree.node_data()
+    return None if node is None else node[0]

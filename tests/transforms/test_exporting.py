@@ -1,0 +1,619 @@
+"""Exported functions: called where they are loaded, transformed there, run as StableHLO and by JAX; hostile bytes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.core.programs import Scale
+from tracefx.core.array import ArrayLike
+from tracefx.core.errors import ParseError, SerializationError
+from tracefx.core.trees import TreeDef
+from tracefx.core.wire import sealed
+from tracefx.programs import deserialize
+from tracefx.transforms.exporting import MAGIC, VERSION
+from tracefx.xla import runtime
+
+ROOT: Final = Path(__file__).parent.parent.parent
+FILES: Final = Path(__file__).parent / "files"
+HEAD: Final = 26
+CHECKSUM: Final = 4
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@fx.tree.register_pytree_node_class
+class Scaled:
+    """A node with metadata: a number and a name."""
+
+    def __init__(self, value: Any, scale: float, name: str) -> None:
+        self.value, self.scale, self.name = value, scale, name
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[float, str]]:
+        return (self.value,), (self.scale, self.name)
+
+    @classmethod
+    def tree_unflatten(cls, metadata: tuple[float, str], children: tuple[Any, ...]) -> Scaled:
+        return cls(children[0], *metadata)
+
+
+WEIGHTS: Final = fnp.arange(6.0).reshape(3, 2)
+SMALL: Final = np.array([1, -2], np.int8).astype(ml_dtypes.int4)
+
+
+@fx.jit
+def model(params: dict[str, ArrayLike], x: ArrayLike, *, scale: ArrayLike) -> dict[str, Any]:
+    """Constants, an output that is an input, one that is a number, trees."""
+    h = fnp.tanh(fnp.dot(x, WEIGHTS) + params["b"])
+    return {"h": h * scale, "x": x, "rest": [fnp.sum(h), 3.0, fnp.asarray(SMALL).astype("int8"), None]}
+
+
+PARAMS: Final[dict[str, ArrayLike]] = {"b": np.array([0.5, -1.0], np.float32), "unused": np.ones(2, np.float32)}
+X: Final = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
+
+
+def exported() -> fx.Exported[..., dict[str, Any]]:
+    return fx.export(model)(PARAMS, fx.ShapeDtypeStruct((4, 3), "float32"), scale=2.0)
+
+
+def same(got: object, want: object) -> None:
+    """The same structure, types and bits."""
+    a, b = fx.tree.leaves(got), fx.tree.leaves(want)
+    assert fx.tree.structure(got) == fx.tree.structure(want)
+    for x, y in zip(a, b, strict=True):
+        assert (x.aval if isinstance(x, fx.Array) else x) == (y.aval if isinstance(y, fx.Array) else y)
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+# ------------------------------------------------------------------ there and back
+
+
+def test_what_is_loaded_is_the_function() -> None:
+    loaded = fx.load(exported().serialize())
+    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert loaded.fun_name == "model"
+    assert loaded.platforms == ("cpu",)
+    assert loaded.in_avals == exported().in_avals
+    assert loaded.out_avals == exported().out_avals
+    assert loaded.in_tree == fx.tree.structure(((PARAMS, X), {"scale": 2.0}))
+    assert loaded.out_tree == fx.tree.structure(model(PARAMS, X, scale=2.0))
+    assert loaded.jaxpr == exported().jaxpr
+    assert loaded.mlir_module_serialized == exported().mlir_module_serialized
+    assert loaded.serialize() == exported().serialize()
+    assert repr(loaded) == (
+        "<model exported for cpu: (f32[2], f32[2], f32[4,3], f32[]) -> (f32[4,2], f32[], f32[], i8[2], f32[4,3])>"
+    )
+
+
+def test_what_is_loaded_is_transformed() -> None:
+    loaded = fx.load(exported().serialize())
+
+    def loss(f: Callable[..., dict[str, Any]], params: dict[str, ArrayLike]) -> fx.Array:
+        return fnp.sum(f(params, X, scale=2.0)["h"] ** 2)
+
+    mine, theirs = functools.partial(loss, loaded.call), functools.partial(loss, model)
+    same(fx.grad(mine)(PARAMS), fx.grad(theirs)(PARAMS))
+    same(fx.jit(fx.grad(mine))(PARAMS), fx.jit(fx.grad(theirs))(PARAMS))
+    same(fx.jvp(mine, (PARAMS,), (PARAMS,)), fx.jvp(theirs, (PARAMS,), (PARAMS,)))
+    scales = np.array([1.0, 2.0, 3.0], np.float32)
+    got = fx.vmap(lambda s: loaded.call(PARAMS, X, scale=s)["h"])(scales)
+    np.testing.assert_array_equal(got[2], model(PARAMS, X, scale=np.float32(3))["h"])
+    assert "name='model'" in str(fx.make_jaxpr(lambda p: loaded.call(p, X, scale=2.0))(PARAMS))
+
+
+def test_calls_are_compiled_once() -> None:
+    loaded = fx.load(exported().serialize())
+    loaded.call(PARAMS, X, scale=2.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracefx.xla.backend.lower", lambda *_: pytest.fail("lowered again"))
+        loaded.call(PARAMS, X, scale=3.0)
+
+
+TREES: Final[list[tuple[str, Callable[..., Any], tuple[Any, ...]]]] = [
+    ("none", lambda x: None, (1.0,)),
+    ("nothing", lambda: (), ()),
+    ("named tuples", lambda p: Pair(p.right, [p.left, None]), (Pair(1.0, {"a": 2}),)),
+    ("nodes", lambda s: Scaled((s.value * s.scale,), 0.5, "out"), (Scaled(np.float32(3), 2.0, "in"),)),
+    ("ordered", lambda o: OrderedDict(z=o["b"], a=o["c"]), (OrderedDict(b=1.0, c=2.0),)),
+    ("keys", lambda d: {(1, "x"): d[3], (0, "y"): d[1]}, ({3: 1.0, 1: 2.0},)),
+    ("deep", lambda x: [[[[({"a": [x]},)]]]], (1.0,)),
+]
+
+
+@pytest.mark.parametrize(("f", "args"), [case[1:] for case in TREES], ids=[case[0] for case in TREES])
+def test_trees(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    loaded = fx.load(fx.export(fx.jit(f))(*args).serialize())
+    got, want = loaded.call(*args), fx.jit(f)(*args)
+    assert fx.tree.structure(got) == fx.tree.structure(want)
+    assert str(fx.tree.leaves(got)) == str(fx.tree.leaves(want))
+    if isinstance(got, Scaled):
+        assert (got.scale, got.name) == (0.5, "out")
+
+
+def squares(x: fx.Array) -> fx.Array:
+    return fnp.sum(fx.checkpoint(lambda y: fnp.tanh(y))(x) ** 2)
+
+
+def weighted(x: fx.Array) -> fx.Array:
+    total: fx.Array = fx.lax.psum(x, "i")
+    return total * fx.lax.axis_index("i")
+
+
+PROGRAMS: Final[list[tuple[str, Callable[..., Any], tuple[Any, ...]]]] = [
+    ("scan", lambda xs: fx.lax.scan(lambda c, x: (c * x + 1, c), np.float32(0.5), xs), (X[:, 0],)),
+    ("while", lambda x: fx.lax.while_loop(lambda c: c < 10, lambda c: c * 2, x), (np.float32(1),)),
+    ("cond", lambda x: fx.lax.cond(x > 1, lambda x: fnp.sin(x), lambda x: fx.jit(fnp.cos)(x), x), (np.float32(2),)),
+    ("gradient", fx.grad(squares), (X,)),
+    ("vmap", fx.vmap(weighted, axis_name="i"), (X,)),
+    ("dtypes", lambda x: [x.astype(d) for d in ("bfloat16", "float8_e4m3fn", "int4", "bool", "complex64")], (X,)),
+    ("empty", lambda x: (fnp.sum(x), x.T, fnp.concatenate([x, x])), (np.zeros((0, 3), np.float32),)),
+    ("indices", lambda x: x[fnp.array([0, 2]), 1:], (X,)),
+    ("special", lambda x: (fx.lax.erf_inv(x / 2), fx.lax.lgamma(x + 1), fnp.nan * x, -0.0), (X,)),
+]
+
+
+@pytest.mark.parametrize(("f", "args"), [case[1:] for case in PROGRAMS], ids=[case[0] for case in PROGRAMS])
+def test_programs_as_jaxpr_and_as_module(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    it = fx.export(fx.jit(f))(*args)
+    want = fx.jit(f)(*args)
+    same(fx.load(it.serialize()).call(*args), want)
+    for got, expected in zip(run_module(it, *args), map(np.asarray, fx.tree.leaves(want)), strict=True):
+        assert got.dtype == expected.dtype
+        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=2e-6, atol=1e-6)
+
+
+def run_module(it: fx.Exported[..., Any], *args: Any) -> list[Any]:
+    """The leaves that the StableHLO module gives, compiled for what it is."""
+    module = runtime.read_portable(it.mlir_module_serialized)
+    executable = runtime.compile_module(module, device=runtime.devices()[0])
+    leaves = fx.tree.leaves((args, {}))
+    given = [np.asarray(leaves[i], it.in_avals[i].dtype) for i in it.module_kept_var_idx]
+    return [runtime.to_numpy(out) for out in executable.execute(executable.put(given))]
+
+
+def test_inputs_that_are_not_used_are_not_the_modules() -> None:
+    it = exported()
+    assert it.module_kept_var_idx == (0, 2, 3)
+    assert it.mlir_module().count("%arg") > 0
+    assert "%arg3" not in it.mlir_module()
+    assert "dense<[[0.000000e+00, 1.000000e+00]" in it.mlir_module()  # the constants are
+
+
+def test_static_arguments_become_part_of_it() -> None:
+    power = fx.jit(lambda x, n, *, how: x**n if how == "power" else x * n, static_argnums=1, static_argnames="how")
+    loaded = fx.load(fx.export(power)(X, 3, how="power").serialize())
+    same(loaded.call(X), power(X, 3, how="power"))
+
+
+def test_methods() -> None:
+    class Layer:
+        weight = 2.0
+
+        @functools.partial(fx.jit, static_argnums=0)
+        def __call__(self, x: fx.Array) -> fx.Array:
+            return x * self.weight
+
+    it = fx.export(Layer().__call__)(X)
+    same(it.call(X), Layer()(X))
+
+
+def test_wide_types_where_they_are_off() -> None:
+    with fx.enable_x64(True):
+        data = fx.export(fx.jit(lambda x: x / 3))(1.0).serialize()
+    loaded = fx.load(data)
+    assert loaded.call(1.0).dtype == np.float64
+    assert float(loaded.call(0.1)) == 0.1 / 3
+
+
+def test_it_pickles() -> None:
+    again = pickle.loads(pickle.dumps(exported()))
+    same(again.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+
+
+def test_operations_of_others() -> None:
+    data = fx.programs.serialize(fx.make_jaxpr(lambda x: fx.bind(Scale(2), x))(X))
+    assert deserialize(data, Scale).eqns[0].prim == Scale(2)
+
+
+# ------------------------------------------------------------------ calls that don't fit
+
+
+def test_arguments_of_another_kind() -> None:
+    loaded = fx.load(exported().serialize())
+    with pytest.raises(TypeError, match="model, which was exported: arguments does not have the right structure"):
+        loaded.call(PARAMS, X)
+    with pytest.raises(TypeError, match=r"exported for args\[0\]\['b'\] of type f32\[2\], but called with f32\[3\]"):
+        loaded.call({**PARAMS, "b": np.ones(3, np.float32)}, X, scale=2.0)
+    with pytest.raises(TypeError, match=r"for kwargs\['scale'\] of type f32\[\]\*, but called with c64\[\]\*"):
+        loaded.call(PARAMS, X, scale=2j)
+    with pytest.raises(TypeError, match=r"for args\[1\] of type f32\[4,3\], but called with i32\[4,3\]"):
+        loaded.call(PARAMS, X.astype(np.int32), scale=2.0)
+    same(loaded.call(PARAMS, X, scale=2), model(PARAMS, X, scale=2.0))  # a number of Python's
+
+
+# ------------------------------------------------------------------ what can't be exported
+
+
+def test_callbacks_are_refused() -> None:
+    def f(x: fx.Array) -> fx.Array:
+        fx.debug.print("{}", x)
+        return x
+
+    with pytest.raises(SerializationError, match=r"equation 0 of 1 at .*test_exporting.py:\d+ ") as caught:
+        fx.export(fx.jit(f))(X)
+    assert "DebugPrint.callback: it is the function _Printer, and functions stay in their process" in str(caught.value)
+    with pytest.raises(SerializationError, match="PureCallback.callback: it is the function sin, and functions stay"):
+        fx.export(fx.jit(lambda x: fx.pure_callback(np.sin, x, x)))(X)
+
+
+KEPT: Final = fx.checkpoint_policies.dots_saveable
+
+
+@fx.custom_jvp
+def ruled(x: fx.Array) -> fx.Array:
+    return fnp.sin(x)
+
+
+@fx.custom_vjp
+def backed(x: fx.Array) -> fx.Array:
+    return fnp.sin(x)
+
+
+ruled.defjvp(lambda primals, tangents: (ruled(*primals), 7.0 * tangents[0]))
+backed.defvjp(lambda x: (backed(x), x), lambda x, ct: (7.0 * ct,))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [ruled, backed, fx.checkpoint(fnp.sin, policy=fx.checkpoint_policies.dots_saveable)],
+    ids=["jvp", "vjp", "policy"],
+)
+def test_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) -> None:
+    def through_a_loop(x: fx.Array) -> fx.Array:
+        return fx.lax.fori_loop(0, 1, lambda _, x: f(x), x)
+
+    with pytest.raises(SerializationError, match="functions stay in their process"):
+        fx.export(fx.jit(through_a_loop))(X)
+    it = fx.export(fx.jit(through_a_loop), drop_rules=True)(X)
+    loaded = fx.load(it.serialize())
+    same(loaded.call(X), fx.jit(fnp.sin)(X))
+    np.testing.assert_allclose(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), rtol=1e-6)
+
+
+def test_it_closes_over_a_tracer() -> None:
+    def f(y: fx.Array) -> fx.Array:
+        fx.export(fx.jit(lambda x: x * y))(1.0)
+        return y
+
+    with pytest.raises(TypeError, match="export of <lambda>: it closes over .* export it outside of the transf"):
+        fx.grad(f)(fnp.float32(1.0))
+
+
+def test_bad_options() -> None:
+    with pytest.raises(TypeError, match=r"export takes what tracefx.jit gives, got <function .*export\(tracefx.jit"):
+        fx.export(lambda x: x)  # type: ignore[arg-type]  # on purpose
+    for platforms in ("cpu", [], ["gpu"], ["cpu", "cpu"]):
+        with pytest.raises(ValueError, match="platforms must be None or a sequence of some of cpu, cuda, rocm, tpu"):
+            fx.export(model, platforms=platforms)
+    with pytest.raises(TypeError, match="StableHLO has no arrays of float0"):
+        fx.export(fx.jit(lambda x: x))(fx.ShapeDtypeStruct((2,), np.dtype([("float0", np.void, 0)])))
+
+
+@fx.tree.register_pytree_node_class
+@frozen
+class Holder:
+    held: Any
+    function: Any
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return (self.held,), self.function
+
+    @classmethod
+    def tree_unflatten(cls, metadata: Any, children: tuple[Any, ...]) -> Holder:
+        return cls(children[0], metadata)
+
+
+def test_metadata_that_have_no_bytes() -> None:
+    it = fx.export(fx.jit(lambda h: h.held))(Holder(1.0, np.sin))
+    with pytest.raises(
+        SerializationError, match="the arguments of <lambda>: the metadata .*sin.* of a .*Holder can't be"
+    ):
+        it.serialize()
+
+
+# ------------------------------------------------------------------ platforms and places
+
+
+def test_several_platforms() -> None:
+    it = fx.export(model, platforms=["cpu", "tpu"])(PARAMS, X, scale=2.0)
+    assert 'tensor<i32> {jax.global_constant = "_platform_index"}' in it.mlir_module()
+    assert fx.load(it.serialize()).platforms == ("cpu", "tpu")
+    alone = fx.export(model, platforms=["tpu"])(PARAMS, X, scale=2.0)
+    assert alone.mlir_module() == exported().mlir_module()
+    same(alone.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+
+
+def test_programs_that_depend_on_the_platform() -> None:
+    f = fx.jit(lambda x: fx.lax.platform_dependent(x, cpu=fnp.sin, cuda=fnp.cos))
+    here, there = (fx.export(f, platforms=[p])(X) for p in ("cpu", "cuda"))
+    assert here.mlir_module() != there.mlir_module()
+    same(fx.load(here.serialize()).call(X), fx.jit(fnp.sin)(X))
+    with pytest.raises(NotImplementedError, match="is not the same program on cpu, cuda: export it for each of them"):
+        fx.export(f, platforms=["cpu", "cuda"])(X)
+
+
+def test_places_are_kept_if_asked_for() -> None:
+    without = exported()
+    kept = fx.export(model, provenance=True)(PARAMS, X, scale=2.0)
+    assert b"test_exporting" not in without.serialize()
+    assert b"test_exporting" in kept.mlir_module_serialized
+    loaded = fx.load(kept.serialize())
+    assert "test_exporting.py" in str(loaded.jaxpr.eqns[0].source)
+    assert fx.load(without.serialize()).jaxpr.eqns[0].source is None
+
+
+# ------------------------------------------------------------------ another process
+
+ELSEWHERE: Final = """
+import sys, numpy as np, tracefx as fx
+REGISTER
+loaded = fx.load(open(sys.argv[1], "rb").read())
+args = np.load(sys.argv[2])
+out = loaded.call({"b": args["b"], "unused": args["b"]}, args["x"], scale=2.0)
+slope = fx.grad(lambda b: fx.numpy.sum(loaded.call({"b": b, "unused": b}, args["x"], scale=2.0)["h"]))(args["b"])
+np.savez(sys.argv[3], h=out["h"], total=out["rest"][0], slope=slope)
+print("jax" in sys.modules)
+"""
+
+
+def elsewhere(script: str, *args: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "7"}
+    return subprocess.run(
+        [sys.executable, "-c", script, *args], env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def test_it_runs_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(exported().serialize())
+    np.savez(tmp_path / "args.npz", b=np.asarray(PARAMS["b"]), x=X)
+    files = [str(tmp_path / name) for name in ("model", "args.npz", "out.npz")]
+    done = elsewhere(ELSEWHERE.replace("REGISTER", ""), *files)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "False\n"
+    out, want = np.load(tmp_path / "out.npz"), model(PARAMS, X, scale=2.0)
+    np.testing.assert_array_equal(out["h"], want["h"])
+    np.testing.assert_array_equal(out["total"], want["rest"][0])
+    slope = fx.grad(lambda b: fnp.sum(model({**PARAMS, "b": b}, X, scale=2.0)["h"]))(PARAMS["b"])
+    np.testing.assert_array_equal(out["slope"], slope)
+
+
+def test_classes_must_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "function"
+    script = "import sys, tracefx as fx\nprint(fx.load(open(sys.argv[1], 'rb').read()))"
+    for tree, message in (
+        (
+            Scaled(1.0, 2.0, ""),
+            r"test_exporting.Scaled is not registered as a pytree node here: register it before this",
+        ),
+        (Pair(1.0, 2.0), r"there is no named tuple .*test_exporting.Pair here: import the module that defines it"),
+    ):
+        path.write_bytes(fx.export(fx.jit(lambda x: x))(tree).serialize())
+        done = elsewhere(script, str(path))
+        assert done.returncode == 1
+        assert "ParseError: an exported function, byte " in done.stderr
+        assert re.search(message, done.stderr)
+
+
+def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
+    script = (
+        "import sys, tracefx as fx\n"
+        "f = fx.export(fx.jit(lambda x: {'a': fx.numpy.sin(x), 'b': x}))(fx.ShapeDtypeStruct((3,), 'float32'))\n"
+        "print(f.serialize().hex())"
+    )
+    here = fx.export(fx.jit(lambda x: {"a": fnp.sin(x), "b": x}))(fx.ShapeDtypeStruct((3,), "float32"))
+    assert elsewhere(script).stdout == here.serialize().hex() + "\n"
+
+
+# ------------------------------------------------------------------ JAX
+
+
+def in_jax(it: fx.Exported[..., Any]) -> jax.export.Exported:
+    """What `jax.export` has, of our fields."""
+
+    def tree(ours: TreeDef) -> Any:
+        return jax.tree.structure(ours.unflatten(range(ours.num_leaves)))
+
+    def avals(ours: Any) -> Any:
+        return tuple([jax.core.ShapedArray(a.shape, a.dtype) for a in ours])
+
+    return jax.export.Exported(
+        fun_name=it.fun_name,
+        in_tree=tree(it.in_tree),
+        in_avals=avals(it.in_avals),
+        out_tree=tree(it.out_tree),
+        out_avals=avals(it.out_avals),
+        in_shardings_hlo=(None,) * len(it.in_avals),
+        out_shardings_hlo=(None,) * len(it.out_avals),
+        _has_named_shardings=True,
+        _in_named_shardings=(None,) * len(it.in_avals),
+        _out_named_shardings=(None,) * len(it.out_avals),
+        nr_devices=1,
+        platforms=it.platforms,
+        ordered_effects=(),
+        unordered_effects=(),
+        disabled_safety_checks=(),
+        mlir_module_serialized=it.mlir_module_serialized,
+        calling_convention_version=9,
+        module_kept_var_idx=it.module_kept_var_idx,
+        uses_global_constants=len(it.platforms) > 1,
+        _get_vjp=None,
+    )
+
+
+def check_in_jax(theirs: jax.export.Exported) -> None:
+    want = model(PARAMS, X, scale=2.0)
+    for call in (theirs.call, jax.jit(theirs.call)):
+        got = call(PARAMS, X, scale=2.0)  # type: ignore[no-untyped-call]  # JAX leaves it unannotated
+        assert repr(jax.tree.structure(got)) == repr(fx.tree.structure(want))
+        for x, y in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
+            assert x.dtype == np.asarray(y).dtype
+            np.testing.assert_allclose(x, np.asarray(y), rtol=1e-6)
+
+
+@pytest.mark.parametrize("platforms", [None, ["cpu"], ["tpu", "cpu", "cuda"]], ids=str)
+def test_jax_runs_it(platforms: list[str] | None) -> None:
+    check_in_jax(in_jax(fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0)))
+
+
+@pytest.mark.parametrize("platforms", [None, ["tpu", "cpu", "cuda"]], ids=str)
+def test_jax_reads_it(platforms: list[str] | None) -> None:
+    pytest.importorskip("flatbuffers", reason="jax.export.deserialize needs it, which jax does not bring along")
+    data = fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0).to_jax()
+    theirs = jax.export.deserialize(bytearray(data))
+    check_in_jax(theirs)
+    assert theirs.fun_name == "model"
+    again = jax.export.deserialize(theirs.serialize())
+    assert again.in_avals == theirs.in_avals
+    check_in_jax(again)
+
+
+def test_what_jaxs_format_lacks() -> None:
+    for tree, message in (
+        (Pair(1.0, 2.0), "the arguments of <lambda>: JAX's format has no Pair"),
+        ({1: 2.0}, r"dicts with strings for keys, not \[1\]"),
+    ):
+        with pytest.raises(SerializationError, match=message):
+            fx.export(fx.jit(lambda x: 0))(tree).to_jax()
+    with pytest.raises(SerializationError, match="JAX's format has no int2"):
+        fx.export(fx.jit(lambda x: x.astype("int2")))(X).to_jax()
+
+
+# ------------------------------------------------------------------ hostile bytes
+
+
+@functools.cache
+def small() -> bytes:
+    it = fx.export(fx.jit(lambda p: {"a": Pair(fnp.sin(p.left) + WEIGHTS[0], p.right)}))(
+        Pair(np.ones(2, np.float32), Scaled(1.0, 2.0, "x"))
+    )
+    return it.serialize()
+
+
+def function_or_error(content: bytes) -> None:
+    try:
+        loaded = fx.load(sealed(MAGIC, VERSION, content))
+    except ParseError:
+        return
+    assert fx.load(loaded.serialize()).jaxpr == loaded.jaxpr
+
+
+@given(st.data())
+def test_damaged_functions(data: st.DataObject) -> None:
+    content = small()[HEAD:-CHECKSUM]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content)))
+        match data.draw(st.integers(0, 3)):
+            case 0 if at < len(content):
+                content = content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
+            case 1:
+                content = content[:at] + content[at + data.draw(st.integers(1, 5)) :]
+            case 2:
+                content = content[:at] + b"\x80" * 8 + b"\x10" + content[at + 1 :]
+            case _:
+                content = content[:at] + data.draw(st.binary(max_size=5)) + content[at:]
+    function_or_error(content)
+
+
+def test_every_byte_of_the_head() -> None:
+    content = small()[HEAD:-CHECKSUM]
+    for at in range(150):  # the name, the trees, the platforms
+        for value in (0, 1, 2, 6, 7, 15, 127, 128, 255):
+            function_or_error(content[:at] + bytes([value]) + content[at + 1 :])
+
+
+def test_a_flipped_bit_and_a_cut_are_found() -> None:
+    data = small()
+    for at in range(0, len(data), 7):
+        with pytest.raises(ParseError):
+            fx.load(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(ParseError):
+            fx.load(data[:at])
+    with pytest.raises(ParseError, match="these 9 bytes are not an exported function, which begins with b'tracefx exp"):
+        fx.load(b"something")
+    with pytest.raises(ParseError, match="a serialized program|not an exported function"):
+        fx.load(fx.programs.serialize(fx.make_jaxpr(lambda x: x)(1.0)))
+
+
+def rewritten(it: fx.Exported[..., Any], **changes: Any) -> bytes:
+    """The bytes of an exported function with other fields, which need not fit each other."""
+    return evolve(it, **changes).serialize()
+
+
+def test_parts_that_do_not_fit() -> None:
+    it = exported()
+    other = fx.export(fx.jit(lambda x: (x, x)))(1.0)
+    with pytest.raises(ParseError, match="the arguments have 1 leaves, but those of the program are 4"):
+        fx.load(rewritten(it, in_tree=other.in_tree))
+    with pytest.raises(ParseError, match="is no structure of arguments: a tuple, and a dict of names"):
+        fx.load(rewritten(it, in_tree=fx.tree.structure(([1, 2, 3, 4], {}))))
+    with pytest.raises(ParseError, match="is no structure of arguments"):
+        fx.load(rewritten(it, in_tree=fx.tree.structure(((1, 2, 3), {5: 4}))))
+    with pytest.raises(ParseError, match="the platforms .* are not some of cpu, cuda, rocm, tpu, each once"):
+        fx.load(rewritten(it, platforms=("cpu", "abacus")))
+    for kept in ((0, 4), (1, 0), (0, 0)):
+        with pytest.raises(ParseError, match="the inputs that the module takes, .* are not some of 4 in their order"):
+            fx.load(rewritten(it, module_kept_var_idx=kept))
+
+
+def test_programs_with_effects() -> None:
+    found: list[fx.ClosedJaxpr] = []
+
+    def inside(x: fx.Array) -> fx.Array:
+        found.append(fx.make_jaxpr(lambda x: fx.lax.psum(x, "i"))(x))
+        return x
+
+    fx.vmap(inside, axis_name="i")(fnp.asarray(X))
+    it = fx.export(fx.jit(lambda x: x))(X[0])
+    trace = it._trace
+    with pytest.raises(ParseError, match="the program has effects: axis 'i'"):
+        fx.load(rewritten(it, trace=evolve(trace, jaxpr=found[0].jaxpr)))
+
+
+def test_modules_that_are_none() -> None:
+    loaded = fx.load(rewritten(exported(), mlir_module_serialized=b"ML\xefRnothing"))
+    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    with pytest.raises(ParseError, match="the StableHLO module of model cannot be read"):
+        loaded.mlir_module()
+
+
+# ------------------------------------------------------------------ files of older versions
+
+
+def test_files_of_version_1() -> None:
+    data = (FILES / "exported-1.bin").read_bytes()
+    loaded = fx.load(data)
+    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert "stablehlo.tanh" in loaded.mlir_module()
+    assert loaded.serialize() == data
