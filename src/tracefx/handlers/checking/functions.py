@@ -57,7 +57,8 @@ def checkify(fun: Callable[P, R], errors: Kinds = user_checks) -> Callable[P, tu
     'log gave NaN, at [1] of f32[2], in <doctest tracefx.handlers.checking.functions.checkify[2]>:1 (<lambda>)'
     """
     require_callable("checkify", fun)
-    if not isinstance(errors, frozenset | set) or any(not isinstance(kind, ErrorKind) for kind in errors):
+    given: object = errors
+    if not isinstance(given, frozenset | set) or any(not isinstance(kind, ErrorKind) for kind in given):
         raise TypeError(
             "checkify: errors must be user_checks, nan_checks, div_checks, index_checks or several of them joined by "
             f"|, got {errors!r}"

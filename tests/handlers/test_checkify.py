@@ -1,0 +1,664 @@
+"""`checkify`, against JAX's: which errors are found, in which transformations, and what they tell."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from attrs import frozen
+from jax.experimental import checkify as jax_checkify
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax, nn
+from tracefx.handlers import (
+    CheckError,
+    Error,
+    ErrorKind,
+    all_checks,
+    automatic_checks,
+    check,
+    check_error,
+    checkify,
+    debug_check,
+    div_checks,
+    float_checks,
+    index_checks,
+    nan_checks,
+    user_checks,
+)
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
+
+F = Callable[..., Any]
+
+
+@frozen
+class Library:
+    """What a program is written in: one text, two meanings."""
+
+    np: Any
+    lax: Any
+    check: Any
+    vmap: Any
+    grad: Any
+
+
+OURS = Library(fnp, lax, check, fx.vmap, fx.grad)
+JAX = Library(jnp, jax.lax, jax_checkify.check, jax.vmap, jax.grad)
+JAX_KINDS = {
+    ErrorKind.USER: jax_checkify.user_checks,
+    ErrorKind.NAN: jax_checkify.nan_checks,
+    ErrorKind.DIVISION: jax_checkify.div_checks,
+    ErrorKind.INDEX: jax_checkify.index_checks,
+}
+
+
+@frozen
+class Program:
+    """A program, and arguments with which different things go wrong, or nothing does."""
+
+    name: str
+    of: Callable[[Library], F]
+    calls: tuple[tuple[Any, ...], ...]
+
+
+def f32(*xs: Any) -> Any:
+    return np.asarray(xs, np.float32)
+
+
+def i32(*xs: Any) -> Any:
+    return np.asarray(xs, np.int32)
+
+
+INF = np.float32(np.inf)
+NAN = np.float32(np.nan)
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def taking(mode: str | None, m: Library) -> F:
+    return lambda x, i: m.np.take(x, i, axis=0, mode=mode)
+
+
+def updating(name: str, m: Library) -> F:
+    return lambda x, i: getattr(x.at[i], name)(1.0)
+
+
+PROGRAMS = [
+    Program("sin", lambda m: m.np.sin, ((f32(1, 2),), (f32(1, INF),))),
+    Program("log", lambda m: m.np.log, ((f32(1, 2),), (f32(1, -1),), (f32(0),))),
+    Program("log1p", lambda m: m.np.log1p, ((f32(1),), (f32(-2),))),
+    Program("sqrt", lambda m: m.np.sqrt, ((f32(1, 0),), (f32(-1, 1),))),
+    Program("arcsin", lambda m: m.np.arcsin, ((f32(1),), (f32(2),))),
+    Program("arccosh", lambda m: m.np.arccosh, ((f32(1),), (f32(0.5),))),
+    Program("arctanh", lambda m: m.np.arctanh, ((f32(0.5),), (f32(2),))),
+    Program("exp", lambda m: m.np.exp, ((f32(1000),), (f32(NAN),))),
+    Program("tanh", lambda m: m.np.tanh, ((f32(INF),), (f32(NAN),))),
+    Program("add", lambda m: m.np.add, ((f32(1), f32(INF)), (f32(-INF), f32(INF)), (f32(NAN), f32(1)))),
+    Program("subtract", lambda m: m.np.subtract, ((f32(1), f32(INF)), (f32(INF), f32(INF)))),
+    Program("multiply", lambda m: m.np.multiply, ((f32(2), f32(INF)), (f32(0), f32(INF)))),
+    Program("divide", lambda m: m.np.divide, ((f32(1, 2), f32(1, 2)), (f32(0), f32(0)), (f32(1), f32(0)))),
+    Program("integers divided", lambda m: m.lax.div, ((i32(1), i32(2)), (i32(1, 2), i32(1, 0)))),
+    Program("remainder", lambda m: m.lax.rem, ((f32(3), f32(2)), (f32(3), f32(0)))),
+    Program("power", lambda m: m.np.power, ((f32(2), f32(0.5)), (f32(-2), f32(0.5)))),
+    Program("integer_pow", lambda m: lambda x: x**-2, ((f32(2),), (f32(0),), (f32(NAN),))),
+    Program("sum", lambda m: m.np.sum, ((f32(1, 2),), (f32(INF, -INF),), (np.zeros((0, 3), np.float32),))),
+    Program("prod", lambda m: m.np.prod, ((f32(1, 2),), (f32(INF, 0),))),
+    Program("cumsum", lambda m: m.np.cumsum, ((f32(1, 2),), (f32(INF, -INF, 1),))),
+    Program("dot", lambda m: m.np.dot, ((f32(1, 2), f32(3, 4)), (f32(0, 2), f32(INF, 4)))),
+    Program("bfloat16", lambda m: m.np.log, tuple([(x.astype(ml_dtypes.bfloat16),) for x in (f32(1), f32(-1))])),
+    Program("complex", lambda m: m.np.multiply, tuple([(np.complex64(1j), np.complex64(y)) for y in (2j, INF)])),
+    # What moves, orders or selects numbers hands on NaN, and is no error.
+    Program("negative", lambda m: m.np.negative, ((f32(NAN),),)),
+    Program("maximum", lambda m: m.np.maximum, ((f32(NAN), f32(1)),)),
+    Program("max", lambda m: m.np.max, ((f32(NAN, 1),),)),
+    Program("floor", lambda m: m.np.floor, ((f32(NAN),),)),
+    Program("moved", lambda m: lambda x: m.np.reshape(m.np.concatenate([x, x])[::-1].T, (-1, 2)), ((f32(NAN, 1),),)),
+    Program("selected", lambda m: lambda x: m.np.where(m.np.isnan(x), 0, x), ((f32(NAN, 1),),)),
+    Program("safe log", lambda m: lambda x: m.np.where(x > 0, m.np.log(m.np.where(x > 0, x, 1)), 0), ((f32(-1, 1),),)),
+    Program("sum of the selected", lambda m: lambda x: m.np.sum(m.np.where(x == x, x, 0)), ((f32(NAN, 1),),)),
+    # Indices.
+    Program("static index", lambda m: lambda x: x[3], ((f32(1, 2, 3, 4),), (f32(1, 2),))),
+    Program("static index from the end", lambda m: lambda x: x[-3], ((f32(1, 2, 3),), (f32(1, 2),))),
+    Program("static index beside a slice", lambda m: lambda x: x[1:, 4], ((np.zeros((2, 5), np.float32),), (X,))),
+    Program("index", lambda m: lambda x, i: x[i], tuple([(X, np.int32(i)) for i in (0, 2, -3, 3, -4)])),
+    Program("indices", lambda m: lambda x, i: x[i], ((X, i32(0, 2)), (X, i32(0, 3)), (X, i32(-4, 0)))),
+    Program("two indices", lambda m: lambda x, i, j: x[i, j], ((X, i32(0), i32(3)), (X, i32(0), i32(4)))),
+    Program("no indices", lambda m: lambda x, i: x[i], ((X, np.zeros(0, np.int32)),)),
+    Program(
+        "dynamic_slice",
+        lambda m: lambda x, i, j: m.lax.dynamic_slice(x, (i, j), (2, 2)),
+        tuple([(X, np.int32(i), np.int32(j)) for i, j in ((0, 0), (1, 2), (2, 0), (0, 3))]),
+    ),
+    Program(
+        "dynamic_update_slice",
+        lambda m: lambda x, y, i: m.lax.dynamic_update_slice(x, y, (i, 0)),
+        tuple([(X, np.ones((2, 2), np.float32), np.int32(i)) for i in (0, 1, 2)]),
+    ),
+    *[
+        Program(
+            f"take, {mode}",
+            functools.partial(taking, mode),
+            ((X, i32(0, 2)), (X, i32(0, 3))),
+        )
+        for mode in ("fill", None)
+    ],
+    Program("take, clip", functools.partial(taking, "clip"), ((X, i32(0, 3)),)),
+    *[
+        Program(
+            f"at {name}",
+            functools.partial(updating, name),
+            ((X, i32(0, 2)), (X, i32(0, 3)), (X, i32(-5))),
+        )
+        for name in ("set", "add", "multiply", "min", "max")
+    ],
+    Program("at set, drop", lambda m: lambda x, i: x.at[i].set(1.0, mode="drop"), ((X, i32(3)),)),
+    # Checks, and control flow.
+    Program("check", lambda m: lambda x: m.check(x > 0, "{}", x), ((np.float32(1),), (np.float32(-1),))),
+    Program(
+        "scan",
+        lambda m: lambda xs: m.lax.scan(lambda c, x: (c + x, m.np.log(x)), np.float32(0), xs),
+        ((f32(1, 2),), (f32(1, -2),), (f32(),)),
+    ),
+    Program(
+        "check in a scan",
+        lambda m: lambda xs: m.lax.scan(lambda c, x: (m.check(x > 0, "{}", x), (c + x, c))[1], np.float32(0), xs),
+        ((f32(1, 2),), (f32(1, -2),)),
+    ),
+    Program(
+        "cond",
+        lambda m: lambda x: m.lax.cond(x > 0, lambda x: m.np.log(x - 2), lambda x: m.np.sqrt(x), x),
+        tuple([(np.float32(x),) for x in (3, 1, 0, -1)]),
+    ),
+    Program(
+        "switch with an index in a branch",
+        lambda m: lambda i, x: m.lax.switch(i, [lambda x: x[i + 2], lambda x: x[0] / x[1], lambda x: x[1]], x),
+        tuple([(np.int32(i), x) for i in (0, 1, 2) for x in (f32(1, 2), f32(1, 0))]),
+    ),
+    Program(
+        "while",
+        lambda m: lambda x: m.lax.while_loop(lambda c: c[1] < 3, lambda c: (m.np.log(c[0]), c[1] + 1), (x, 0))[0],
+        ((np.float32(1e30),), (np.float32(2),)),
+    ),
+    Program(
+        "condition of while",
+        lambda m: lambda x: m.lax.while_loop(lambda x: m.np.log(x) > -1, lambda x: x - 1, x),
+        ((np.float32(0.1),), (np.float32(2.5),)),
+    ),
+    Program(
+        "fori_loop",
+        lambda m: lambda n, x: m.lax.fori_loop(0, n, lambda i, s: s + x[i], np.float32(0)),
+        ((np.int32(3), f32(1, 2, 3)), (np.int32(4), f32(1, 2, 3))),
+    ),
+    Program("derivative", lambda m: m.grad(m.np.sqrt), ((np.float32(1),), (np.float32(0),), (np.float32(-1),))),
+    Program("batch", lambda m: m.vmap(m.np.log), ((f32(1, 2),), (f32(1, -2),))),
+    Program("batch of indices", lambda m: m.vmap(lambda x, i: x[i]), ((X, i32(0, 1, 3)), (X, i32(0, 4, 0)))),
+    Program(
+        "batch of checks",
+        lambda m: m.vmap(lambda x: (m.check(x > 0, "{}", x), x)[1]),
+        ((f32(1, 2),), (f32(1, -2),)),
+    ),
+]  # fmt: skip
+
+IDS = [p.name for p in PROGRAMS]
+
+
+def found(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
+    return checkify(program, kinds)(*args)[0].get() is not None
+
+
+@pytest.mark.parametrize("kind", [*ErrorKind], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
+def test_what_is_found_is_what_jax_finds(program: Program, kind: ErrorKind) -> None:
+    kinds = frozenset({kind})
+    if "check" in program.name and kind is not ErrorKind.USER:
+        kinds |= user_checks  # which JAX forgets about unless they are asked for
+    theirs = frozenset().union(*[JAX_KINDS[k] for k in kinds])
+    for args in program.calls:
+        error, _ = jax_checkify.checkify(program.of(JAX), theirs)(*map(jnp.asarray, args))
+        assert found(program.of(OURS), kinds, tuple(map(fnp.asarray, args))) == (error.get() is not None), args
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
+def test_programs_find_what_their_evaluation_finds(program: Program) -> None:
+    f = program.of(OURS)
+    for args in program.calls:
+        values = tuple(map(fnp.asarray, args))
+        error, out = checkify(f, all_checks)(*values)
+        for g in (fx.jit(checkify(f, all_checks)), checkify(fx.jit(f), all_checks)):
+            again, same = g(*values)
+            assert (again.get() is None) == (error.get() is None)
+            for x, y in zip(fx.tree.leaves(out), fx.tree.leaves(same), strict=True):
+                np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6)
+
+
+def test_the_output_is_that_of_the_function() -> None:
+    def f(x: Any, scale: float = 1.0) -> dict[str, Any]:
+        return {"y": fnp.log(x) * scale, "n": 3}
+
+    error, out = checkify(f, all_checks)(f32(1, -2), scale=2.0)
+    assert out["n"] == 3
+    np.testing.assert_array_equal(out["y"], f(fnp.asarray(f32(1, -2)), 2.0)["y"])
+    assert error.get() is not None
+    assert checkify(f).__name__ == "f"
+
+
+# ------------------------------------------------------------------ differences
+
+
+def test_integer_remainders_are_divisions() -> None:
+    """JAX looks for zeros in divisors of quotients alone."""
+    assert found(lax.rem, div_checks, (i32(3), i32(0)))
+    assert not found(lax.rem, div_checks, (f32(3), f32(0)))
+    assert found(lax.rem, nan_checks, (f32(3), f32(0)))
+
+
+def test_scatters_that_add_are_arithmetic() -> None:
+    """JAX looks at their results if it looks at the indices."""
+    x = fnp.asarray(f32(NAN))
+    assert found(lambda x: x.at[0].add(x[0]), nan_checks, (x,))
+    assert not found(lambda x: x.at[0].set(x[0]), all_checks, (x,))
+
+
+def test_checks_nobody_asks_for_are_left_to_others() -> None:
+    def f(x: Any) -> Any:
+        check(x > 0, "{} is not positive", x)
+        return fnp.log(x)
+
+    with pytest.raises(CheckError, match=r"-1.0 is not positive"):
+        checkify(f, nan_checks)(-1.0)
+    with pytest.raises(ValueError, match="part of a program that is compiled"):
+        fx.jit(checkify(f, nan_checks))(-1.0)
+    outer, (inner, _) = fx.jit(checkify(checkify(f, nan_checks)))(-1.0)
+    assert "is not positive" in said(outer)
+    assert "log gave NaN" in said(inner)
+
+
+# ------------------------------------------------------------------ what is told
+
+
+def said(error: Error) -> str:
+    return error.get() or ""
+
+
+def line_of(f: F, offset: int) -> str:
+    return f"{__file__}:{inspect.getsourcelines(f)[1] + offset} ({f.__qualname__})"
+
+
+def get(f: F, *args: Any, errors: frozenset[ErrorKind] = all_checks) -> str:
+    values = [fnp.asarray(x) for x in args]
+    makes = (checkify(f, errors), fx.jit(checkify(f, errors)), checkify(fx.jit(f), errors))
+    (message,) = {g(*values)[0].get() for g in makes}
+    return message or ""
+
+
+def test_the_message_tells_the_operation_the_element_and_the_line() -> None:
+    def f(x: Any) -> Any:
+        return fnp.log(x)
+
+    message = get(f, fnp.asarray([[1.0, 2.0], [3.0, -4.0]]))
+    assert message == f"log gave NaN, at [1, 1] of f32[2,2], in {line_of(f, 1)}"
+
+
+def test_the_message_tells_the_divisor() -> None:
+    message = get(lambda x, y: x / y, f32(1, 2, 3), f32(1, 0, 0), errors=div_checks)
+    assert message.startswith("division by zero in div: the divisor at [1] of f32[3], in ")
+
+
+def test_the_message_tells_the_index_and_the_size() -> None:
+    x = fnp.asarray(X)
+    assert get(lambda x, i: x[i], x, i32(1, 7)).startswith(
+        "gather: index 7, number [1] of the indices, is out of bounds for axis 0 of f32[3,4], which has size 3, in "
+    )
+    told = "index -5 is out of bounds for axis 1 of f32[3,4], which has size 4, in "
+    assert said(checkify(lambda x: x[:, -9], index_checks)(x)[0]).startswith("dynamic_slice: " + told)
+    column = fx.jit(checkify(lambda x, i: x[:, i], index_checks))
+    assert said(column(x, -9)[0]).startswith("gather: " + told)
+    assert get(lambda x, i: lax.dynamic_slice_in_dim(x, i, 3, 1), x, np.int32(2)).startswith(
+        "dynamic_slice: a window of size 3 from index 2 on is out of bounds for axis 1 of f32[3,4], which has size 4"
+    )
+    assert get(lambda x, i: x.at[i, 0].add(1.0), x, i32(0, 5)).startswith("scatter-add: index 5, number [1] of")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64])
+def test_indices_of_any_dtype(dtype: Any) -> None:
+    x = np.zeros(100, np.float32)
+    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+
+    def f(x: Any, i: Any) -> Any:
+        return lax.gather(x, i, numbers, (1,), mode="clip")
+
+    assert not found(f, index_checks, (x, np.array([[99]], dtype)))
+    assert "index 120, number [1]" in get(f, x, np.array([[0], [120]], dtype))
+
+
+def test_the_message_of_a_check_has_its_arguments() -> None:
+    def f(x: Any, y: Any) -> Any:
+        check(fnp.all(x > 0), "{name}: {0} and {x[a]:.2f}", y, x={"a": x[0]}, name="f")
+        return x
+
+    message = get(f, f32(-1.234, 2), i32(1, 2))
+    assert message == f"f: [1 2] and -1.23, in {line_of(f, 1)}"
+
+
+def test_the_first_failure_is_told() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = fnp.log(x)
+        check(y > 0, "later")
+        return z / y
+
+    assert get(f, -1.0, 0.0).startswith("log gave NaN")
+    assert get(f, 1.0, 0.0).startswith("later")
+    assert get(f, -1.0, 0.0, errors=user_checks | div_checks).startswith("later")
+
+    def g(xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            check(x < 2, "the second operation: {}", x)
+            check(x < 1, "the first step: {}", x)
+            return c, x
+
+        return lax.scan(step, 0.0, xs)
+
+    assert get(g, f32(0, 1, 2)).startswith("the first step: 1.0")
+    assert get(g, f32(0, 2, 1)).startswith("the second operation: 2.0")
+
+
+def test_branches_with_payloads_of_different_types() -> None:
+    def f(i: Any, x: Any) -> Any:
+        def first(x: Any) -> Any:
+            check(x[0] > 0, "first: {}", x)
+            return x
+
+        def second(x: Any) -> Any:
+            check(x[1] > 0, "second: {} {}", x[1], i)
+            return fnp.log(x)
+
+        return lax.switch(i, [first, second, lambda x: x], x)
+
+    x = f32(-1, -2)
+    assert get(f, np.int32(0), x).startswith("first: [-1. -2.]")
+    assert get(f, np.int32(1), x).startswith("second: -2.0 1")
+    assert get(f, np.int32(1), f32(-1, 2)).startswith("log gave NaN, at [0]")
+    assert get(f, np.int32(2), x) == ""
+
+
+# ------------------------------------------------------------------ batches
+
+
+def positive(x: Any) -> Any:
+    check(x > 0, "{} is not positive", x)
+    return fnp.log(x)
+
+
+def test_an_error_for_each_element_of_a_batch() -> None:
+    x = f32(1, -1, 2, -3)
+    for f in (fx.vmap(checkify(positive)), fx.jit(fx.vmap(checkify(positive)))):
+        error, _ = f(x)
+        assert [line.split(", in")[0] for line in said(error).split("\n")] == [
+            "at batch index 1: -1.0 is not positive",
+            "at batch index 3: -3.0 is not positive",
+        ]
+    assert fx.vmap(checkify(positive))(f32(1, 2))[0].get() is None
+    error, _ = fx.vmap(fx.vmap(checkify(positive, nan_checks | user_checks)))(x.reshape(2, 2))
+    assert said(error).startswith("at batch index 0, 1: -1.0 is not positive")
+
+
+def test_the_error_of_a_batched_function_tells_the_element() -> None:
+    x = f32(1, -1, 2, -3)
+    assert get(fx.vmap(positive), x, errors=user_checks).startswith("at batch index 1: -1.0 is not positive")
+    assert get(fx.vmap(positive), x, errors=nan_checks | user_checks).startswith("at batch index 1")
+    nested = fx.vmap(fx.vmap(positive))
+    assert get(nested, x.reshape(2, 2), errors=user_checks).startswith("at batch index 0, 1: -1.0 is not positive")
+    assert get(fx.vmap(fnp.log), x).startswith("log gave NaN, at [1] of f32[4]")
+    rows = fx.vmap(lambda x, i: x[i])
+    assert "index 9, number [1]" in get(rows, fnp.asarray(X), i32(0, 9, 1))
+
+
+def test_what_a_loop_goes_on_doing_for_the_others_is_no_error() -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda x: x > 0.5, lambda x: fnp.sqrt(x - 0.5), x)
+
+    error, _ = fx.vmap(checkify(f, nan_checks))(f32(0.25, 9.0))
+    assert error.get() is None
+
+
+def test_errors_of_steps_are_stacked() -> None:
+    _, (errors, _) = lax.scan(lambda c, x: (c, checkify(positive)(x)), 0.0, f32(1, -1, -2))
+    assert [line.split(", in")[0] for line in said(errors).split("\n")] == [
+        "at batch index 1: -1.0 is not positive",
+        "at batch index 2: -2.0 is not positive",
+    ]
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def swapped(f: F) -> F:
+    return lambda *args: f(*args)[::-1]
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "softplus", "gelu", "logsumexp", "softmax", "log_softmax", "sigmoid"])
+def test_derivatives_of_checked_functions(name: str) -> None:
+    def f(x: Any) -> Any:
+        return fnp.sum(getattr(nn, name)(x) ** 2) / x[0]
+
+    x = f32(1, -2, 0.0, 3)
+    want = fx.grad(f)(x)
+    for checked in (swapped(checkify(f, all_checks)), fx.jit(swapped(checkify(f, all_checks)))):
+        got, error = fx.grad(checked, has_aux=True)(x)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert error.get() is None
+        _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
+        assert "division by zero" in said(error)
+    error, got = checkify(fx.grad(f), all_checks)(x)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert error.get() is None
+
+
+def test_errors_of_the_backward_pass() -> None:
+    assert checkify(fnp.sqrt, all_checks)(0.0)[0].get() is None
+    error, _ = checkify(fx.grad(fnp.sqrt), all_checks)(0.0)
+    assert "division by zero" in said(error)
+    error, _ = checkify(fx.grad(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)), nan_checks)(-1.0)
+    assert "sqrt gave NaN" in said(error)
+
+
+def test_derivatives_of_loops() -> None:
+    def f(xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            check(x > 0, "{}", x)
+            return c * fnp.sin(x), fnp.log(x)
+
+        c, ys = lax.scan(fx.checkpoint(step), 1.0, xs)
+        return c + fnp.sum(ys)
+
+    def plain(xs: Any) -> Any:
+        return fnp.prod(fnp.sin(xs)) + fnp.sum(fnp.log(xs))
+
+    for x in (f32(1, 2), f32(1, -2)):
+        want = fx.grad(plain)(x)
+        for made in (
+            fx.grad(swapped(checkify(f)), has_aux=True),
+            fx.jit(fx.grad(swapped(checkify(f)), has_aux=True)),
+            swapped(checkify(fx.grad(f))),
+            swapped(fx.jit(checkify(fx.grad(f)))),
+        ):
+            got, error = made(x)
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+            assert (error.get() is None) == bool(x[1] > 0)
+
+
+def test_forward_mode_and_second_derivatives() -> None:
+    def f(x: Any) -> Any:
+        return checkify(lambda x: fnp.exp(x) / x, all_checks)(x)[1]
+
+    plain = lambda x: fnp.exp(x) / x  # noqa: E731
+    np.testing.assert_allclose(fx.jvp(f, (2.0,), (1.0,)), fx.jvp(plain, (2.0,), (1.0,)), rtol=1e-6)
+    np.testing.assert_allclose(fx.grad(fx.grad(f))(2.0), fx.grad(fx.grad(plain))(2.0), rtol=1e-6)
+    np.testing.assert_allclose(fx.hessian(f)(2.0), fx.grad(fx.grad(plain))(2.0), rtol=1e-6)
+
+
+# ------------------------------------------------------------------ without checkify
+
+
+def test_a_check_is_raised_at_once() -> None:
+    with pytest.raises(CheckError, match=r"^-1.0 is not positive, in .*positive\)$"):
+        positive(-1.0)
+    assert positive(fnp.float32(1.0)) == 0
+    with pytest.raises(CheckError, match=r"at batch index 1: -2.0 is not positive"):
+        fx.vmap(positive)(f32(1, -2))
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        fx.grad(positive)(-1.0)
+    assert issubclass(CheckError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        fx.jit,
+        lambda f: lambda x: lax.scan(lambda c, x: (c, f(x)), 0.0, fnp.stack([x, x])),
+        lambda f: lambda x: lax.while_loop(lambda c: c > 9, f, x),
+        lambda f: lambda x: lax.cond(x > 0, f, f, x),
+        lambda f: fx.jit(fx.grad(f)),
+        lambda f: fx.jit(lambda x: fx.vmap(f)(fnp.stack([x, x]))),
+    ],
+    ids=["jit", "scan", "while", "cond", "grad", "vmap"],
+)
+def test_a_check_in_a_program_needs_checkify(make: Callable[[F], F]) -> None:
+    with pytest.raises(
+        ValueError, match=r"can't raise errors: '{} is not positive', in .*positive\)\. Put the function"
+    ):
+        make(positive)(fnp.float32(0.25))
+    assert checkify(make(positive))(fnp.float32(0.25))[0].get() is None
+
+
+def test_debug_checks_do_nothing_without_checkify() -> None:
+    def f(x: Any) -> Any:
+        debug_check(x > 0, "{} is not positive", x)
+
+        def step(c: Any, x: Any) -> Any:
+            debug_check(x > 0, "a step")
+            return c, x
+
+        return lax.scan(step, x, fnp.stack([x, x]))[0]
+
+    for g in (f, fx.jit(f), fx.grad(f)):
+        g(-1.0)
+    assert get(f, -1.0).startswith("-1.0 is not positive")
+
+
+def test_errors_become_exceptions_again() -> None:
+    error, _ = fx.jit(checkify(positive))(-1.0)
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        error.throw()
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        check_error(error)
+    fx.jit(checkify(positive))(1.0)[0].throw()
+
+    def thrown(x: Any) -> Any:
+        error, out = fx.jit(checkify(positive))(x)
+        check_error(error)
+        return out
+
+    assert get(thrown, -1.0, errors=user_checks).startswith("-1.0 is not positive")
+    with pytest.raises(CheckError, match="at batch index 1: -1.0 is not positive"):
+        fx.vmap(checkify(positive))(f32(1, -1))[0].throw()
+    inside = get(lambda x: check_error(fx.vmap(checkify(positive))(x)[0]), f32(1, -1), errors=user_checks)
+    assert inside.startswith("at batch index 1: -1.0 is not positive")
+
+
+def test_thrown_errors_of_several_kinds_find_their_checkify() -> None:
+    def f(x: Any, y: Any) -> Any:
+        error, out = checkify(lambda x, y: fnp.log(x) + 1 / y, float_checks)(x, y)
+        error.throw()
+        return out
+
+    outer = checkify(checkify(f, nan_checks), div_checks)
+    error, (inner, _) = outer(-1.0, fnp.float32(1.0))
+    assert error.get() is None
+    assert "log gave NaN" in said(inner)
+    error, (inner, _) = outer(1.0, fnp.float32(0.0))
+    assert "division by zero" in said(error)
+    assert inner.get() is None
+
+
+# ------------------------------------------------------------------ as values
+
+
+def test_sets_of_errors() -> None:
+    assert float_checks == nan_checks | div_checks
+    assert automatic_checks == float_checks | index_checks
+    assert all_checks == automatic_checks | user_checks == frozenset(ErrorKind)
+
+
+def test_errors_are_trees() -> None:
+    error, _ = checkify(positive, all_checks)(-1.0)
+    leaves, tree = fx.tree.flatten(error)
+    assert fx.tree.unflatten(tree, leaves).get() == error.get()
+    assert pickle.loads(pickle.dumps(error)).get() == error.get()
+    assert repr(error) == f"Error({error.get()})"
+    assert repr(checkify(positive)(1.0)[0]) == "Error(None)"
+
+    @fx.jit
+    def look(x: Any) -> Any:
+        error, out = checkify(positive)(x)
+        with pytest.raises(TypeError):
+            error.get()
+        assert repr(error).startswith("Error(")
+        return out
+
+    look(1.0)
+
+
+def test_programs_compile_once() -> None:
+    f = fx.jit(checkify(positive, all_checks))
+    assert f(1.0)[0].get() is None
+    assert f(-1.0)[0].get() is not None
+    inner = fx.jit(positive)
+    messages = {checkify(inner)(x)[0].get() is None for x in (1.0, 2.0)}
+    assert messages == {True}
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="checkify"):
+        checkify(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="errors must be user_checks, .* got 'nan'"):
+        checkify(positive, "nan")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="errors must be"):
+        checkify(positive, {1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"check: pred must be a boolean scalar, got .*reduce an array"):
+        check(fnp.array([True, False]), "")
+    with pytest.raises(TypeError, match="debug_check: pred must be a boolean scalar, got 1"):
+        debug_check(1, "")
+    with pytest.raises(TypeError, match="msg must be a string, got 3"):
+        check(True, 3)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="shows y, which it was not given"):
+        check(True, "{y}", x=1)
+    with pytest.raises(IndexError, match="shows argument 1, but there are 1"):
+        check(True, "{} {}", 1)
+    with pytest.raises(TypeError, match="must be arrays or hashable"):
+        check(True, "{}", set())
+    with pytest.raises(TypeError, match="check_error takes the Error"):
+        check_error(None)  # type: ignore[arg-type]
+
+
+def test_effects_in_branches_of_a_batch_are_refused() -> None:
+    """Both branches would run for all, and checks of the one not taken would fail."""
+
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, positive, lambda x: x, x)
+
+    with pytest.raises(ValueError, match="index differs along the batch"):
+        checkify(fx.vmap(f))(f32(1, -1))
+    assert fx.vmap(checkify(f))(f32(1, -1))[0].get() is None
