@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, final
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.control.cond import INDEX, Cond
@@ -15,6 +16,7 @@ from tracefx.control.scan import Scan
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
+from tracefx.core.effects import Effects, InputOutput
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -49,6 +51,23 @@ KINDS: Final = (
 SHAPES: Final = ((), (1,), (3,), (2, 3), (1, 3), (0, 3), (2, 1))
 UNARY: Final = (Neg(), Not(), Conj(dtypes.complex64), Real(), Imag(), Abs(), Floor(), Ceil(), StopGradient())
 BINARY: Final = (Add(), Sub(), Mul(), Div(), Max(), Min(), And(), Or(), Xor(), Eq(), Ne(), Lt(), Le(), Gt(), Ge())
+
+
+@final
+class Tell(Primitive):
+    """Gives nothing, and must neither go nor come again."""
+
+    __slots__ = ()
+    name = "tell"
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset({InputOutput()})
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return ()
 
 
 def literals(dtype: DType) -> st.SearchStrategy[Literal]:
@@ -141,8 +160,8 @@ def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
 
 
 @st.composite
-def peepholes(draw: DrawFn, max_steps: int = 12) -> Jaxpr:
-    """A straight program; steps that don't fit are left out."""
+def peepholes(draw: DrawFn, max_steps: int = 12, effects: bool = False) -> Jaxpr:
+    """A straight program, with `effects` one that tells some of its values; steps that don't fit are left out."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
     avals = [ShapedArray(draw(st.sampled_from(SHAPES)), k) for k in kinds for _ in range(draw(st.integers(1, 2)))]
     inputs = tuple([Var(i, a) for i, a in enumerate(avals)])
@@ -161,6 +180,8 @@ def peepholes(draw: DrawFn, max_steps: int = 12) -> Jaxpr:
         count += len(outs)
         eqns.append(Eqn(prim, tuple(operands), outs))
         values += outs
+        if effects and draw(st.integers(0, 3)) == 0:
+            eqns.append(Eqn(Tell(), (draw(st.sampled_from(values)),), ()))
     results = draw(st.lists(st.sampled_from(values), max_size=2)) + values[-1:]
     return Jaxpr((), inputs, tuple(eqns), tuple(results))
 

@@ -60,7 +60,7 @@ names: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name_
 
 @names
 @few(40)
-@given(jaxpr=peepholes(), data=st.data())
+@given(jaxpr=peepholes(effects=True), data=st.data())
 def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
     check_jaxpr(jaxpr)
     holds(change, jaxpr, data.draw(operands(jaxpr.in_avals)))
@@ -68,7 +68,7 @@ def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> No
 
 @names
 @few(12)
-@given(jaxpr=peepholes(), wrap=st.sampled_from(WRAPPERS), data=st.data())
+@given(jaxpr=peepholes(effects=True), wrap=st.sampled_from(WRAPPERS), data=st.data())
 def test_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
     whole = wrap(jaxpr)
     check_jaxpr(whole)
