@@ -46,6 +46,9 @@ from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
 from tracefx.transforms.differentiation import linearize as linearize
 from tracefx.transforms.differentiation import vjp as vjp
+from tracefx.transforms.exporting import Exported as Exported
+from tracefx.transforms.exporting import export as export
+from tracefx.transforms.exporting import load as load
 from tracefx.transforms.gradients import Grad as Grad
 from tracefx.transforms.gradients import ValueAndGrad as ValueAndGrad
 from tracefx.transforms.gradients import grad as grad
