@@ -224,6 +224,7 @@ def test_a_scan_counts_as_often_as_it_has_steps() -> None:
     assert runs(cost) == {"dot_general": 10, "add": 10, "tanh": 10, "scan": 1, "broadcast_in_dim": 1}
     assert cost.by_operation["scan"].bytes_read == 10 * (16 + 16)  # a slice taken and one stacked
     assert work(count(rnn)(f32(4, 4), f32(0, 4))) == (0, 0, 0)
+    assert runs(count(rnn)(f32(4, 4), f32(0, 4))) == {"scan": 1, "broadcast_in_dim": 1}
     by_two = count(lambda w, xs: lax.scan(lambda h, x: (h @ w + x, None), xs[0], xs, unroll=2))(f32(4, 4), f32(10, 4))
     assert by_two.flops == 10 * (2 * 4 * 4 + 4)
 
@@ -274,6 +275,14 @@ def test_the_branch_that_moves_more_is_costlier_where_none_computes() -> None:
         return lax.cond(p, lambda x: x, lambda x: fnp.flip(fnp.flip(x, 0), 1), x)
 
     assert runs(count(f)(True, f32(3, 3)))["rev"] == 2
+
+
+def test_loops_in_branches_weigh_with_all_their_steps() -> None:
+    def f(p: Any, x: Any) -> Any:
+        return lax.cond(p, lambda x: lax.fori_loop(0, 10, lambda i, x: x * 2, x), lambda x: fnp.sin(x) + x + 1, x)
+
+    assert work(count(f)(True, f32(5))) == (50, 0, 1)
+    assert work(count(f, branches="min")(True, f32(5))) == (10, 5, 1)
 
 
 def test_a_while_loop() -> None:
@@ -504,6 +513,9 @@ def test_constants_are_told_from_arguments() -> None:
         assert (cost.constant_bytes, cost.argument_bytes, cost.output_bytes) == (48, 32, 24)
         assert cost.peak_bytes == 48 + 32 + 24
         assert cost.bytes_read == 48 + 32
+    sines = fx.make_jaxpr(lambda x: fnp.sin(fnp.sin(x)) @ weights)(f32(2, 4))
+    kept, given = [count_jaxpr(sines, donated=places) for places in ((), (0,))]
+    assert kept.peak_bytes - given.peak_bytes == 32
 
 
 def test_static_arguments_trees_and_methods() -> None:

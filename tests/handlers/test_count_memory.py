@@ -188,6 +188,58 @@ def test_a_branch_holds_what_the_largest_of_them_does() -> None:
     assert held(both)["cond"] + held(both).get("neg", 0) == 80
 
 
+def adds_up(cost: Cost) -> int:
+    """The peak, if it is what the values that are held come to."""
+    assert sum(h.nbytes for h in cost.peak.held) == cost.peak_bytes
+    return cost.peak_bytes
+
+
+def squares(x: Any) -> Any:
+    """Holds most when its operand is gone: a matrix, and the two rows it is made of."""
+    y = fnp.sin(x)
+    return fnp.sum((y[:, None] * 2) @ (y[None] * 3))
+
+
+def test_operands_that_are_gone_by_the_peak_are_not_held() -> None:
+    most = 40 + 400 + 2 * 40
+    assert adds_up(count(lambda x: squares(fnp.cos(x)))(X)) == most
+    called = count(lambda x: fx.jit(squares)(fnp.cos(x)))(X)
+    assert adds_up(called) == most
+    assert "cos" not in held(called)
+
+    def looping(x: Any, limit: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < limit, lambda c: c + squares(c), x)
+
+    adds_up(count(looping)(X, 2.0))
+    adds_up(count(fx.jit(looping, donate_argnums=0))(X, 2.0))
+    forgetting = lambda x, limit: lax.while_loop(  # noqa: E731
+        lambda c: c[0] < limit, lambda c: fnp.full(10, squares(c)), x
+    )
+    alone = adds_up(count(forgetting)(X, 2.0))
+    assert alone == most + 4  # the limit; of the carry that the loop begins with, nothing is left
+    branching = count(lambda p, x: lax.cond(p, squares, fnp.sum, fnp.cos(x)))(Struct((), bool), X)
+    assert adds_up(branching) == most + 1 + 4
+    assert "cos" not in held(branching)
+
+
+def test_an_operand_that_is_given_twice_stays() -> None:
+    def both(a: Any, b: Any) -> Any:
+        return fnp.sin(a) + fnp.cos(b)
+
+    cost = count(lambda x: (y := fnp.exp(x), fx.jit(both)(y, y))[1])(X)
+    assert adds_up(cost) == 5 * 40
+
+
+def test_what_a_scan_gives_has_places_of_its_own() -> None:
+    def f(x: Any, xs: Any) -> Any:
+        c, ys = lax.scan(lambda c, x: (c + x, c), x, xs)
+        return (c[:, None] @ c[None]).sum() + ys.sum()
+
+    cost = count(f)(X, f32(3, 10))
+    assert held(cost)["scan"] == 40 + 120
+    assert adds_up(cost) == 40 + 120 + 40 + 120 + 400
+
+
 # ------------------------------------------------------------------ what others write
 
 
