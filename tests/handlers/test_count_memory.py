@@ -230,6 +230,19 @@ def test_an_operand_that_is_given_twice_stays() -> None:
     assert adds_up(cost) == 5 * 40
 
 
+def test_what_a_call_hands_on_stays_where_it_is() -> None:
+    @fx.jit
+    def handing_on(x: Any) -> Any:
+        return x, x * 2
+
+    def f(x: Any) -> Any:
+        y = fnp.cos(x)
+        same, double = handing_on(y)
+        return fnp.sin(double) * y + same
+
+    assert adds_up(count(f)(X)) == 4 * 40  # the argument, a product of two, one of which is what was handed on
+
+
 def test_what_a_scan_gives_has_places_of_its_own() -> None:
     def f(x: Any, xs: Any) -> Any:
         c, ys = lax.scan(lambda c, x: (c + x, c), x, xs)

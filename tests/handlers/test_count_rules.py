@@ -61,6 +61,15 @@ class Composed(Alike, Expandable):
         return [fnp.sin(y) * y + np.arange(10, dtype=np.float32)]
 
 
+@final
+class Passing(Alike, Expandable):
+    name = "passing"
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return args
+
+
 class Doubled(Elementwise):
     name = "doubled"
     domain = NUMBERS
@@ -95,6 +104,8 @@ def test_an_operation_made_of_smaller_ones_is_counted_by_them() -> None:
     inside = count(lambda x: bind1(Composed(), fnp.exp(x)))(X)
     assert inside.peak_bytes == sum(h.nbytes for h in inside.peak.held) == 5 * 40
     assert "exp" not in inside.peak.by_operation  # what it begins with is gone by then
+    passed = count(lambda x: (y := fnp.exp(x), z := bind1(Passing(), y), fnp.sin(y) + z * y)[2])(X)
+    assert passed.peak_bytes == 4 * 40
     ours = RULES.adding(Composed, lambda prim, ins, outs: OperationCost(flops=1))
     rather = count(lambda x: bind1(Composed(), x), rules=ours)(X)
     assert (rather.flops, rather.peak_bytes) == (1, 80)
