@@ -49,8 +49,8 @@ Field: TypeAlias = "Number | Reference"
 def flatbuffer(root: Table) -> bytes:
     """A file whose root is this table.
 
-    >>> flatbuffer(Table({0: Number(7, 1)})).hex(" ", 4)
-    '0c000000 06000500 04000000 06000000 07'
+    >>> flatbuffer(Table({0: Number(7, 1)})).hex(" ", -4)
+    '0c000000 06000500 04000000 08000000 07'
     """
     out = bytearray(4)
     todo: list[tuple[int, Reference]] = [(0, root)]
