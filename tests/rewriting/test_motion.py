@@ -120,6 +120,16 @@ def test_a_branch_that_is_invariant_moves_as_a_whole() -> None:
     assert names(body(new, "scan")) == ["mul"]
 
 
+def test_operands_that_nobody_uses_keep_nothing_in_the_loop() -> None:
+    def f(x: Any, k: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            return c * lax.cond(k[0] > 0, lambda k, c: lax.sin(k), lambda k, c: lax.cos(k), k, c), None
+
+        return lax.scan(step, x, None, length=2)[0]
+
+    assert "cond" in names(holds(hoist_loop_invariants, made(f, X, K), [X, K]))
+
+
 def test_branches_keep_what_is_theirs() -> None:
     def f(x: Any, k: Any) -> Any:
         def step(c: Any, _: Any) -> Any:

@@ -20,6 +20,7 @@ from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.passes import cse, dce
 from tracefx.core.values import Value, from_numpy
+from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
     EXACT,
     FAST_MATH,
@@ -125,6 +126,41 @@ def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
         got, _ = results(new.jaxpr, [*new.consts, values[-1]])
         for g, w in zip(got, results(jaxpr, values)[0], strict=True):
             assert same_bits(g, w)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text", "numbers"),
+    [
+        ("add_zero", "add a 0.0:f32[]", [-0.0]),
+        ("multiply_by_zero", "mul a 0.0:f32[]", [np.nan]),
+        ("equal_numbers_cancel", "sub a a", [np.inf]),
+        ("divide_by_itself", "div a a", [0.0]),
+        ("divide_by_a_number", "div a 3.0:f32[]", [5.0]),
+    ],
+)
+def test_the_law_finds_a_wrong_rule(wrong: str, text: str, numbers: list[float]) -> None:
+    (planted,) = [r for r in FAST_MATH if r.name == wrong]
+    jaxpr = parse_jaxpr(f"{{ lambda ; a:f32[1]. let b:f32[1] = {text} in (b,) }}")
+    args: list[Value] = [from_numpy(np.array(numbers, np.float32))]
+    holds(simplify, jaxpr, args)
+    with pytest.raises(AssertionError, match="is not"):
+        holds(lambda j: rewrite(j, [planted]), jaxpr, args)
+
+
+@few(6)
+@given(structured(max_layers=1))
+def test_derivatives_stay(case: Stacked) -> None:
+    jaxpr, args = program_of(case)
+    arrays = [np.asarray(x) for x in args]
+
+    def total(run: Any) -> Any:
+        return lambda *xs: sum([fnp.sum(y) for y in run(*xs)])
+
+    before, after = [fx.jaxpr_as_fun(ClosedJaxpr(j.closed(), ())) for j in (jaxpr, optimize(jaxpr))]
+    places = tuple([i for i, x in enumerate(arrays) if np.issubdtype(x.dtype, np.floating)])
+    got, want = [fx.jit(fx.grad(total(f), places))(*args) for f in (after, before)]
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=1e-8, atol=1e-8)
 
 
 def test_no_rule_has_the_name_of_another() -> None:

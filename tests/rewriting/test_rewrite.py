@@ -366,6 +366,11 @@ def test_a_rule_that_doubles_forever_ends() -> None:
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [Rule("double", double, (Sin,))])
 
 
+def test_a_limit_of_one() -> None:
+    jaxpr = program("a:f32[]. let b:f32[] = sin a; c:f32[] = sin b in (c,)")
+    assert names(rewrite(jaxpr, [sin_to_cos], limit=1)) == ["cos", "cos"]
+
+
 def test_giving_the_same_back_changes_nothing() -> None:
     same = Rule("same", lambda t: bind1(t.prim, *t.operands), (Sin,))
     itself = Rule("itself", lambda t: t)

@@ -66,7 +66,7 @@ def _rewritten(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int) -> Jaxpr:
 
 def _to_the_end(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int) -> Jaxpr:
     fired: list[str] = []
-    for _ in range(limit):
+    for _ in range(limit + 1):  # the last one to find nothing to do
         walk = _Walk(jaxpr, rules, limit)
         new = walk.run()
         if new is jaxpr:

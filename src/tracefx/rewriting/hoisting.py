@@ -49,7 +49,16 @@ def hoist_loop_invariants(jaxpr: J) -> J:
 
 
 def _hoisted(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr.memo.get("hoist_loop_invariants", lambda: _hoist(jaxpr))
+    return jaxpr.memo.get("hoist_loop_invariants", lambda: _to_the_end(jaxpr))
+
+
+def _to_the_end(jaxpr: Jaxpr) -> Jaxpr:
+    """Where operands have gone that nobody used, more may be invariant than before."""
+    while True:
+        new = _hoist(jaxpr)
+        if new is jaxpr:
+            return jaxpr
+        jaxpr = new
 
 
 def _hoist(jaxpr: Jaxpr) -> Jaxpr:

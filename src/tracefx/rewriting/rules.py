@@ -30,6 +30,7 @@ class Rule:
 
     `roots` are the classes of the operations that the function is asked about; without any it is asked about all.
     Operations of several outputs are replaced as a whole: the term is their first output, the result a sequence.
+    No rule is asked about operations that give nothing.
 
     >>> from tracefx.ops.arithmetic import Neg
     >>> def double_negation(term):

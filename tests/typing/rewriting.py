@@ -1,0 +1,91 @@
+"""What type checkers must say of rules and passes."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import tracefx as fx
+from tracefx.extend import Literal, Primitive
+from tracefx.ops.arithmetic import Mul, Neg
+from tracefx.ops.basis import Transpose
+from tracefx.rewriting import (
+    Apply,
+    Input,
+    JaxprDiff,
+    Rule,
+    Term,
+    canonical,
+    diff_jaxprs,
+    equivalent,
+    fold_constants,
+    hoist_loop_invariants,
+    inline,
+    optimize,
+    rewrite,
+    rule,
+    simplify,
+)
+
+
+def negative(x: fx.Array) -> fx.Array:
+    return -x
+
+
+closed = fx.make_jaxpr(negative)(fx.numpy.float32(1))
+
+# ------------------------------------------------------------------ rules
+
+
+def of_terms(term: Term) -> Term | None:
+    match term:
+        case Apply(Neg(), (Apply(Neg(), (x,)),)):
+            assert_type(x, Apply | Input | Literal)
+            return x
+        case Apply(Transpose(order), _):
+            assert_type(order, tuple[int, ...])
+            return None
+        case _:
+            return None
+
+
+@rule(Mul)
+def of_arrays(term: Apply) -> fx.Array | None:
+    assert_type(term.prim, Primitive)
+    x, y = term.operands
+    return fx.lax.square(x) if x is y else None
+
+
+@rule()
+def of_several(term: Apply) -> list[fx.Array]:
+    return list(term.outputs)
+
+
+assert_type(of_arrays, Rule)
+rules = [Rule("of terms", of_terms, (Neg,)), of_arrays, of_several]
+
+Rule("gives text", lambda term: "x")  # type: ignore[arg-type,return-value]  # pyright: ignore[reportArgumentType]
+rule("neg")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rewrite(closed, [of_terms])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+# ------------------------------------------------------------------ passes keep the kind of program
+
+assert_type(rewrite(closed, rules), fx.ClosedJaxpr)
+assert_type(rewrite(closed.jaxpr, rules, limit=10), fx.Jaxpr)
+assert_type(simplify(closed, fast_math=True), fx.ClosedJaxpr)
+assert_type(simplify(closed.jaxpr), fx.Jaxpr)
+assert_type(fold_constants(closed, max_size=3), fx.ClosedJaxpr)
+assert_type(fold_constants(closed.jaxpr), fx.Jaxpr)
+assert_type(inline(closed, max_eqns=3, checkpoints=True, custom_rules=True), fx.ClosedJaxpr)
+assert_type(inline(closed.jaxpr), fx.Jaxpr)
+assert_type(hoist_loop_invariants(closed), fx.ClosedJaxpr)
+assert_type(hoist_loop_invariants(closed.jaxpr), fx.Jaxpr)
+assert_type(optimize(closed), fx.ClosedJaxpr)
+assert_type(optimize(closed.jaxpr), fx.Jaxpr)
+assert_type(canonical(closed), fx.ClosedJaxpr)
+assert_type(canonical(closed.jaxpr), fx.Jaxpr)
+rewrite(closed.jaxpr.eqns, rules)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+
+# ------------------------------------------------------------------ comparing
+
+assert_type(diff_jaxprs(closed, closed.jaxpr), JaxprDiff)
+assert_type(equivalent(closed, closed), bool)
