@@ -1,0 +1,168 @@
+"""`log`: a function that shows every operation it does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Final, ParamSpec, TypeVar, final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core.array import Array
+from tracefx.core.avals import show_avals
+from tracefx.core.handler import Handler
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import Primitive
+from tracefx.handlers.summaries import shown
+from tracefx.handlers.watching import Applied, Position, Show, Watch, short
+from tracefx.transforms.arguments import require_callable
+from tracefx.transforms.handle import handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+INDENT: Final = "  "
+
+
+def log(
+    fun: Callable[P, R],
+    *,
+    sink: Callable[[str], object] | logging.Logger = print,
+    where: Callable[[Applied], object] | None = None,
+    values: bool = True,
+) -> Callable[P, R]:
+    """`fun`, which shows every operation that it does: the line of the user's code, types, and values.
+
+    Operations in compiled functions, loops and branches are shown when they happen, in their order, indented, step by
+    step; only the branch that is taken is. An array of more than a few elements is shown by its least, greatest and
+    mean element. Differentiation and `vmap` inside of `fun` show the operations they make; around it they leave what
+    is shown to be the function's own.
+
+    `sink` gets a line of text each time; a logger logs it as information. `where(op)` says which operations are shown,
+    by name, types, file, line; it is asked when the program is traced. With `values=False` no values are shown.
+
+    Raises TypeError if `fun`, `sink` or `where` can't be called.
+
+    >>> import tracefx.numpy as fnp
+    >>> def f(x):
+    ...     return fnp.sin(x) * 2
+    >>> log(f)(0.5)  # doctest: +ELLIPSIS
+    sin f32[] -> f32[] = 0.479426  (<doctest ...>:2)
+    convert_element_type i32[] -> f32[] = 2  (<doctest ...>:2)
+    mul f32[], f32[] -> f32[] = 0.958851  (<doctest ...>:2)
+    Array(0.9588511, dtype=float32, weak_type=True)
+    """
+    require_callable("log", fun)
+    if isinstance(sink, logging.Logger):
+        sink = sink.info
+    for name, given in (("sink", sink), ("where", sink if where is None else where)):
+        if not callable(given):
+            raise TypeError(f"log: {name} must be a function, got {given!r} of type {type(given).__name__}")
+    return handle(fun, _Logging(_Log(sink, where), bool(values)))
+
+
+@final
+@frozen
+class _Logging:
+    """Makes the handler."""
+
+    watcher: _Log
+    values: bool
+
+    def __call__(self, inner: Handler) -> Watch:
+        return Watch(inner, "log", self.watcher, self.values)
+
+
+@final
+@frozen
+class _Log:
+    """Shows operations as lines of text."""
+
+    sink: Callable[[str], object]
+    where: Callable[[Applied], object] | None
+
+    @property
+    def key(self) -> Hashable:
+        try:
+            hash((self.sink, self.where))
+        except TypeError:
+            return None
+        return self.sink, self.where
+
+    def before(self, position: Position, op: Applied, depth: int) -> Show | None:
+        if not self._wants(op):
+            return None
+        name = f"{op.name} of {op.prim.length} steps" if isinstance(op.prim, Scan) else op.name
+        return _Line(self.sink, f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op), _steps(op.prim))
+
+    def entering(self, body: str, jaxpr: Jaxpr, depth: int) -> Show | None:
+        if body.startswith("a step of "):
+            return _Step(self.sink, INDENT * depth, _counter(jaxpr))
+        if body.endswith((" of cond", " of while_loop")):
+            return _Line(self.sink, f"{INDENT * depth}{body.removeprefix('the ').partition(' of ')[0]}", "")
+        return None
+
+    def after(self, position: Position, op: Applied, depth: int) -> Show | None:
+        if op.has_bodies or not self._wants(op):
+            return None
+        text = f"{INDENT * depth}{op.name} {show_avals(op.operands)} -> {show_avals(op.results)}"
+        return _Line(self.sink, text, _at(op))
+
+    def _wants(self, op: Applied) -> bool:
+        return self.where is None or bool(self.where(op))
+
+
+# ------------------------------------------------------------------ what is shown when the program gets there
+
+
+@final
+class _Counter:
+    """Which step a loop is at."""
+
+    __slots__ = ("step",)
+
+    def __init__(self) -> None:
+        self.step = 0
+
+
+def _counter(body: Jaxpr) -> _Counter:
+    return body.memo.get("logged step", _Counter)
+
+
+def _steps(prim: Primitive) -> _Counter | None:
+    return _counter(prim.jaxprs()[-1]) if isinstance(prim, (Scan, While)) else None
+
+
+@final
+@frozen(eq=False)
+class _Line:
+    """Shows an operation, and its results where it is given them."""
+
+    sink: Callable[[str], object]
+    text: str
+    place: str
+    counter: _Counter | None = None
+
+    def __call__(self, *results: Array) -> None:
+        if self.counter is not None:
+            self.counter.step = 0
+        values = f" = {', '.join([shown(np.asarray(x)) for x in results])}" if results else ""
+        self.sink(f"{self.text}{values}{self.place}")
+
+
+@final
+@frozen(eq=False)
+class _Step:
+    sink: Callable[[str], object]
+    indent: str
+    counter: _Counter
+
+    def __call__(self) -> None:
+        self.sink(f"{self.indent}step {self.counter.step}")
+        self.counter.step += 1
+
+
+def _at(op: Applied) -> str:
+    return "" if op.place is None else f"  ({short(op.file)}:{op.line})"

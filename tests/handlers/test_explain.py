@@ -1,0 +1,220 @@
+"""`explain`: what every line did, in evaluated and compiled programs alike."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.handlers import Explanation, Operation, explain
+
+XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
+FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "plain": lambda f: f,
+    "jit": fx.jit,
+    "checkpoint": fx.checkpoint,
+}
+
+
+def network(x: Any) -> Any:
+    y = fnp.tanh(x)
+    c, _ = lax.scan(lambda c, z: (c * z, None), y, np.array([2.0, 3.0, -1.0], np.float32))
+    return lax.cond(c[0] > 0, fnp.exp, fnp.sin, c)
+
+
+def line_of(f: Callable[..., Any], offset: int) -> int:
+    return inspect.getsourcelines(f)[1] + offset
+
+
+def leaves(found: Explanation[Any]) -> list[Operation]:
+    return [op for op in found.operations if not op.has_bodies]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_line_with_its_operations(form: str) -> None:
+    found = explain(FORMS[form](network))(XS)
+    np.testing.assert_allclose(np.asarray(found.out), np.asarray(network(XS)), rtol=1e-6)
+    lines = {line.line: line for line in found.lines if any(not op.has_bodies for op in line.operations)}
+    assert [n - line_of(network, 0) for n in lines] == [1, 2, 3]
+    assert lines[line_of(network, 1)].text == "y = fnp.tanh(x)"
+    assert {line.file for line in lines.values()} == {__file__}
+    names = [op.name for op in leaves(found)]
+    assert names == ["tanh", "mul", "slice", "squeeze", "gt", "convert_element_type", "sin", "exp"]
+    tanh, mul, *_, sin, exp = leaves(found)
+    assert [op.count for op in (tanh, mul, sin, exp)] == [1, 3, 1, 0]
+    (value,) = tanh.values
+    assert value is not None
+    np.testing.assert_allclose(value, np.tanh(XS), rtol=1e-6)
+    (summary,) = mul.summaries
+    steps = np.tanh(XS)[None] * np.array([2.0, 6.0, -6.0])[:, None]
+    assert summary.min is not None
+    assert summary.max is not None
+    assert summary.mean is not None
+    np.testing.assert_allclose(summary.min, steps.min(), rtol=1e-6)
+    np.testing.assert_allclose(summary.max, steps.max(), rtol=1e-6)
+    np.testing.assert_allclose(summary.mean, steps.mean(), rtol=1e-5)
+    (last,) = mul.values
+    assert last is not None
+    np.testing.assert_allclose(last, steps[-1], rtol=1e-6)
+    assert mul.inside[-1] == "a step of scan"
+    assert exp.inside[-1] == "branch 1 of cond"
+    assert (exp.summaries, exp.values) == ((), ())
+
+
+def test_bodies_come_before_what_is_in_them() -> None:
+    found = explain(fx.jit(network))(XS)
+    names = [op.name for op in found.operations]
+    assert names[0] == "jit(network)"
+    assert names.index("scan") < names.index("mul")
+    assert names.index("cond") < names.index("sin")
+    scan = found.operations[names.index("scan")]
+    assert scan.count == 1
+    np.testing.assert_allclose(np.asarray(scan.values[0]), np.tanh(XS) * -6, rtol=1e-6)
+
+
+def test_the_first_nan() -> None:
+    def f(x: Any) -> Any:
+        y = fnp.sqrt(x - 1)
+        z = y * 2
+        return lax.map(lambda z: z + 1, z)
+
+    for form in FORMS.values():
+        found = explain(form(f))(np.array([2.0, 0.5], np.float32))
+        first = found.first(lambda op: op.has_nan)
+        assert first is not None
+        assert first.place is not None
+        assert (first.name, first.nans, first.place.line) == ("sqrt", 1, line_of(f, 1))
+        assert [op.name for op in found.where(lambda op: op.has_nan) if not op.has_bodies] == ["sqrt", "mul", "add"]
+        assert found.first(lambda op: op.has_inf) is None
+
+
+def test_a_nan_of_the_backward_pass() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sqrt(x).sum()
+
+    for g in (fx.grad(f), fx.jit(fx.grad(f)), fx.grad(fx.jit(f))):
+        found = explain(g)(np.array([4.0, 0.0], np.float32))
+        first = found.first(lambda op: op.has_inf)
+        assert first is not None
+        assert first.place is not None
+        assert first.place.line == line_of(f, 1)
+
+
+def test_where_a_type_comes_from() -> None:
+    def f(x: Any) -> Any:
+        y = x + 1
+        z = y * np.float64(2)
+        return z
+
+    with fx.enable_x64(True):
+        first = explain(f)(fnp.asarray(XS)).first(lambda op: np.float64 in op.dtypes)
+    assert first is not None
+    assert first.place is not None
+    assert first.place.line == line_of(f, 2)
+
+
+def test_where_an_array_grows() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y + y[:, None]
+
+    first = explain(f)(fnp.asarray(XS)).first(lambda op: op.broadcasts)
+    assert first is not None
+    assert first.place is not None
+    assert (first.place.line, first.results[0].shape) == (line_of(f, 2), (3, 3))
+
+
+def test_batches_are_told_of_as_they_are() -> None:
+    found = explain(fx.vmap(fnp.sin))(XS)
+    (sin,) = found.operations
+    assert str(sin) == "sin f32[3] -> f32[3]  [ 0.4794 0.2474 -0.9975]"
+
+
+def test_inside_of_grad_it_tells_of_the_forward_pass() -> None:
+    found: list[Explanation[Any]] = []
+
+    def f(x: Any) -> Any:
+        found.append(explain(network)(x))
+        return found[-1].out.sum()
+
+    slopes = fx.grad(f)(XS)
+    np.testing.assert_allclose(np.asarray(slopes), np.asarray(fx.grad(lambda x: network(x).sum())(XS)), rtol=1e-6)
+    assert [op.name for op in leaves(found[0])] == [op.name for op in leaves(explain(network)(XS))]
+    assert leaves(found[0])[0].count == 1
+
+
+def test_inside_of_jit_there_are_types_alone() -> None:
+    found: list[Explanation[Any]] = []
+
+    @fx.jit
+    def f(x: Any) -> Any:
+        found.append(explain(network)(x))
+        return found[-1].out
+
+    np.testing.assert_allclose(np.asarray(f(XS)), np.asarray(network(XS)), rtol=1e-6)
+    tanh = found[0].operations[0]
+    assert (tanh.name, tanh.count, tanh.values, str(tanh)) == ("tanh", 0, (), "tanh f32[3] -> f32[3]  not run")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros((0, 3), np.float32),
+        np.ones(2, np.complex64),
+        np.ones(2, ml_dtypes.bfloat16),
+        np.arange(3),
+        np.array([True, False]),
+        {"b": 1.0, "a": (np.ones(2, np.float32), None)},
+        2,
+    ],
+    ids=str,
+)
+def test_all_kinds_of_input(value: Any) -> None:
+    def f(tree: Any) -> Any:
+        return fx.tree.map(lambda x: fnp.stack([x, x]), tree)
+
+    for form in FORMS.values():
+        found = explain(form(f))(value)
+        assert fx.tree.structure(found.out) == fx.tree.structure(value)
+        assert str(found)
+        assert all(op.count == 1 for op in found.operations)
+
+
+def test_what_is_kept() -> None:
+    found = explain(lambda x: fnp.add(x, 1), keep=2)(XS)
+    assert found.operations[-1].values == (None,)
+    assert found.operations[-1].summaries[0].max == 1.5
+    with pytest.raises(TypeError, match=r"explain: keep must be a number of elements, got 1.5 of type float"):
+        explain(network, keep=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"explain: keep must be a number of elements, got -1"):
+        explain(network, keep=-1)
+    with pytest.raises(TypeError, match=r"explain takes a function, got 3"):
+        explain(3)  # type: ignore[arg-type]
+
+
+def test_the_text() -> None:
+    text = str(explain(fx.jit(network))(XS))
+    assert "y = fnp.tanh(x)\n" in text
+    assert "tanh f32[3] -> f32[3]  [ 0.4621 0.2449 -0.9051]" in text
+    assert "mul f32[3], f32[] -> f32[3]  3 times min=-5.431 max=5.431 mean=" in text
+    assert "exp f32[3] -> f32[3]  not run" in text
+    assert str(explain(lambda: 3)()) == "no operations"
+
+
+def test_rules_of_the_users_own_hold() -> None:
+    @fx.custom_vjp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct * 7.0,))
+    for g in (f, fx.jit(f)):
+        assert fx.grad(lambda x, g=g: explain(g)(x).out)(0.5) == 7.0
+        assert explain(fx.grad(g))(0.5).out == 7.0
+        assert "sin" in [op.name for op in explain(g)(0.5).operations]

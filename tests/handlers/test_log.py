@@ -1,0 +1,284 @@
+"""`log`: operations in their order, with their lines, types and values, from compiled programs too."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.control.call import Call
+from tracefx.handlers import Applied, Summary, log
+from tracefx.handlers.summaries import shown
+
+XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
+
+
+@fx.jit
+def layer(x: Any) -> Any:
+    return fnp.tanh(x)
+
+
+def network(x: Any) -> Any:
+    y = layer(x)
+    c, _ = lax.scan(lambda c, z: (c * z, None), y, np.array([2.0, 3.0], np.float32))
+    return lax.cond(c > 0, fnp.exp, fnp.sin, c)
+
+
+def step_body(x: Any) -> Any:
+    return lax.while_loop(lambda c: c < 10.0, lambda c: c * 2.0, x)
+
+
+class Lines:
+    """A sink that keeps what it gets, without the places."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        self.texts.append(text.partition("  (")[0])
+
+
+def lines_of(f: Callable[..., Any], *args: Any, around: Callable[..., Any] = lambda f: f, **options: Any) -> list[str]:
+    lines = Lines()
+    around(log(f, sink=lines, **options))(*args)
+    return lines.texts
+
+
+TANH: Final = float(np.tanh(np.float32(0.5)))
+EXPECTED: Final = [
+    "jit(layer) (f32[])",
+    f"  tanh f32[] -> f32[] = {TANH:.6g}",
+    "scan of 2 steps (f32[], f32[2])",
+    "  step 0",
+    f"    mul f32[], f32[] -> f32[] = {2 * TANH:.6g}",
+    "  step 1",
+    f"    mul f32[], f32[] -> f32[] = {6 * TANH:.6g}",
+    "gt f32[], f32[] -> bool[] = True",
+    "convert_element_type bool[] -> i32[] = 1",
+    "cond (i32[], f32[])",
+    "  branch 1",
+    f"    exp f32[] -> f32[] = {np.exp(np.float32(6 * TANH)):.6g}",
+]
+
+
+@pytest.mark.parametrize("around", [lambda f: f, fx.jit, lambda f: fx.jit(fx.jit(f))], ids=["plain", "jit", "twice"])
+def test_operations_in_their_order(around: Callable[..., Any]) -> None:
+    assert lines_of(network, np.float32(0.5), around=around) == EXPECTED
+
+
+def test_log_of_a_compiled_function() -> None:
+    found = lines_of(fx.jit(network), np.float32(0.5))
+    assert found == ["jit(network) (f32[2], f32[])", *["  " + line for line in EXPECTED]]
+
+
+def test_the_result_is_the_function_s() -> None:
+    quiet, x = log(network, sink=Lines()), np.float32(0.5)
+    assert quiet(x) == network(x)
+    assert fx.jit(quiet)(x) == fx.jit(network)(x)
+    assert fx.grad(quiet)(x) == fx.grad(network)(x)
+    assert fx.vmap(quiet)(XS).tolist() == fx.vmap(network)(XS).tolist()
+    assert fx.jvp(quiet, (x,), (x,)) == fx.jvp(network, (x,), (x,))
+
+
+def test_where_the_operation_stands() -> None:
+    seen: list[str] = []
+    log(network, sink=seen.append)(np.float32(0.5))
+    _, first = inspect.getsourcelines(network)
+    assert seen[0].endswith(f"test_log.py:{first + 1})")
+    assert seen[1].endswith(f"test_log.py:{inspect.getsourcelines(layer.__wrapped__)[1] + 2})")
+    assert seen[-1].endswith(f"test_log.py:{first + 3})")
+
+
+def test_steps_of_loops_are_counted_anew() -> None:
+    f = fx.jit(log(step_body, sink=(lines := Lines())))
+    for _ in range(2):
+        lines.texts.clear()
+        f(np.float32(4.0))
+        assert lines.texts == [
+            "while (f32[])",
+            "  condition",
+            "    lt f32[], f32[] -> bool[] = True",
+            "  step 0",
+            "    mul f32[], f32[] -> f32[] = 8",
+            "  condition",
+            "    lt f32[], f32[] -> bool[] = True",
+            "  step 1",
+            "    mul f32[], f32[] -> f32[] = 16",
+            "  condition",
+            "    lt f32[], f32[] -> bool[] = False",
+        ]
+
+
+def test_nested_loops() -> None:
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, x: lax.fori_loop(0, 2, lambda j, x: x + 1.0, x), x)
+
+    steps = [line for line in lines_of(fx.jit(f), np.float32(0)) if "step " in line]
+    assert steps == [f"{'  ' * n}step {i}" for n, i in [(2, 0), (4, 0), (4, 1), (2, 1), (4, 0), (4, 1)]]
+
+
+def test_batches() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    each = [f"sin f32[] -> f32[] = {np.sin(x):.6g}" for x in XS]
+    assert lines_of(f, XS, around=fx.vmap) == each
+    assert lines_of(f, XS, around=lambda f: fx.jit(fx.vmap(f))) == each
+    assert lines_of(fx.vmap(f), XS) == ["sin f32[3] -> f32[3] = [ 0.4794 0.2474 -0.9975]"]
+
+
+def test_derivatives() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    value, slope = np.sin(np.float32(0.5)), np.cos(np.float32(0.5))
+    plain = f"sin f32[] -> f32[] = {value:.6g}"
+    assert lines_of(f, np.float32(0.5), around=fx.grad) == [plain]
+    assert lines_of(f, np.float32(0.5), around=lambda f: fx.jit(fx.grad(f))) == [plain]
+    assert lines_of(fx.grad(f), np.float32(0.5))[:2] == [plain, f"cos f32[] -> f32[] = {slope:.6g}"]
+    assert lines_of(fx.grad(fx.jit(f)), np.float32(0.5))[:3][1:] == [
+        "  " + line for line in (plain, f"cos f32[] -> f32[] = {slope:.6g}")
+    ]
+
+
+def test_rules_of_the_users_own_hold() -> None:
+    @fx.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    f.defjvps(lambda t, ans, x: 7.0 * t)
+    for g in (f, fx.jit(f)):
+        lines = Lines()
+        assert fx.grad(log(g, sink=lines))(0.5) == 7.0
+        assert any("sin" in line for line in lines.texts)
+        assert fx.vmap(fx.grad(log(g, sink=lines)))(XS).tolist() == [7.0] * 3
+        assert log(fx.grad(g), sink=lines)(0.5) == 7.0
+
+
+def test_checkpointed_functions_show_what_is_computed() -> None:
+    f = fx.checkpoint(lambda x: fnp.sin(fnp.cos(x)))
+    found = lines_of(f, np.float32(0.5))
+    assert [line.split()[0] for line in found] == ["checkpoint", "cos", "sin"]
+    assert [line.split()[0] for line in lines_of(f, np.float32(0.5), around=fx.grad)] == ["checkpoint", "cos", "sin"]
+
+
+def test_where() -> None:
+    asked: list[Applied] = []
+
+    def is_exp(op: Applied) -> bool:
+        asked.append(op)
+        return op.name == "exp"
+
+    for around in (lambda f: f, fx.jit):
+        assert lines_of(network, np.float32(0.5), where=is_exp, around=around) == [EXPECTED[-1].strip()]
+    exp = next(op for op in asked if op.name == "exp" and op.results)
+    assert (exp.file, exp.line > 0, exp.has_bodies) == (__file__, True, False)
+    assert exp.inside == ("branch 1 of cond",)
+    assert [str(a) for a in (*exp.operands, *exp.results)] == ["f32[]", "f32[]"]
+
+
+def test_without_values() -> None:
+    for around in (lambda f: f, fx.jit):
+        found = lines_of(network, np.float32(0.5), values=False, around=around)
+        assert found == [line.partition(" = ")[0] for line in EXPECTED]
+
+
+def test_sinks(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    log(fnp.sin)(np.float32(0))
+    assert capsys.readouterr().out.startswith("sin f32[] -> f32[] = 0  (")
+    with caplog.at_level(logging.INFO):
+        log(fnp.sin, sink=logging.getLogger("numbers"))(np.float32(0))
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("numbers", "INFO")
+    assert record.getMessage().startswith("sin f32[] -> f32[] = 0  (")
+
+
+def test_a_sink_that_raises_stops_the_call() -> None:
+    def refuse(text: str) -> None:
+        raise RuntimeError("enough")
+
+    for f in (fnp.sin, fx.jit(fnp.sin)):
+        with pytest.raises(RuntimeError, match="enough"):
+            log(f, sink=refuse)(1.0)
+    assert fnp.sin(np.float32(0)) == 0
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match=r"log takes a function, got 3"):
+        log(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"log: sink must be a function, got 3 of type int"):
+        log(fnp.sin, sink=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"log: where must be a function, got 'sin' of type str"):
+        log(fnp.sin, where="sin")  # type: ignore[arg-type]
+
+
+def test_logs_in_logs() -> None:
+    outer, inner = Lines(), Lines()
+    log(log(lambda x: fnp.sin(x) * 2.0, sink=inner), sink=outer)(np.float32(0))
+    assert [line.split()[0] for line in inner.texts] == ["sin", "mul"]
+    assert [line.split()[0] for line in outer.texts] == ["sin", "debug_callback", "mul", "debug_callback"]
+
+
+def test_it_is_named_and_pickled_as_the_function() -> None:
+    quiet = log(network)
+    assert (quiet.__name__, copy.copy(quiet)) == ("network", quiet)
+    again = pickle.loads(pickle.dumps(log(network, sink=print)))
+    assert again.__wrapped__ is network
+
+
+def test_programs_are_compiled_once() -> None:
+    loud = log(fx.jit(network), sink=Lines())
+    first, second = [fx.make_jaxpr(loud)(np.float32(0.5)).eqns[-1].prim for _ in range(2)]
+    assert isinstance(first, Call)
+    assert isinstance(second, Call)
+    assert first.jaxpr is second.jaxpr
+
+
+# ------------------------------------------------------------------ arrays in a line
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.float32(0.1), "0.1"),
+        (np.int64(-3), "-3"),
+        (np.bool_(True), "True"),
+        (np.complex64(1 + 2j), "(1+2j)"),
+        (ml_dtypes.bfloat16(0.5), "0.5"),
+        (np.array([[1, 2], [3, 4]]), "[[1 2] [3 4]]"),
+        (np.zeros((0, 3)), "empty"),
+        (np.arange(10.0), "min=0 max=9 mean=4.5"),
+        (np.arange(10, dtype=np.uint8), "min=0 max=9 mean=4.5"),
+        (np.arange(10) > 6, "min=0 max=1 mean=0.3"),
+        (np.array([np.nan] * 8), "nan=8"),
+        (np.array([np.inf, np.nan, -np.inf, 1, 2, 3, 4, 5.0]), "min=1 max=5 mean=3 nan=1 inf=2"),
+        (np.full(8, 3 + 4j), "min=5 max=5 mean=5"),
+        (np.full(8, complex(np.nan, np.inf)), "nan=8"),
+        (np.ones(8, ml_dtypes.bfloat16), "min=1 max=1 mean=1"),
+        (np.ones(8, ml_dtypes.float8_e4m3fn), "min=1 max=1 mean=1"),
+        (np.ones(8, ml_dtypes.int4), "min=1 max=1 mean=1"),
+        (np.full(7, 2**63, np.uint64), "min=9.223e+18 max=9.223e+18 mean=9.223e+18"),
+    ],
+    ids=str,
+)
+def test_arrays_in_a_line(array: Any, text: str) -> None:
+    assert shown(np.asarray(array)) == text
+
+
+def test_summaries_join() -> None:
+    a, b = np.array([1.0, np.nan, 2.0]), np.array([np.inf, 9.0])
+    both = Summary.of(a) | Summary.of(b)
+    assert both == Summary.of(np.concatenate([a, b]))
+    assert both == Summary(5, 1, 1, 1.0, 9.0, 4.0)
+    assert Summary.of(np.zeros(0)) | Summary.of(a) == Summary.of(a)
+    assert (both.finite, Summary().text()) == (3, "empty")
