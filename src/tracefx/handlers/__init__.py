@@ -33,6 +33,13 @@ from tracefx.handlers.explain import explain as explain
 from tracefx.handlers.intervals.functions import around as around
 from tracefx.handlers.intervals.functions import bounds as bounds
 from tracefx.handlers.intervals.interval import Interval as Interval
+from tracefx.handlers.laplacian.curved import Curved as Curved
+from tracefx.handlers.laplacian.functions import Derivatives as Derivatives
+from tracefx.handlers.laplacian.functions import forward_laplacian as forward_laplacian
+from tracefx.handlers.laplacian.functions import laplacian as laplacian
+from tracefx.handlers.laplacian.functions import value_and_laplacian as value_and_laplacian
+from tracefx.handlers.laplacian.handler import ForwardLaplacian as ForwardLaplacian
+from tracefx.handlers.laplacian.handler import LaplacianRule as LaplacianRule
 from tracefx.handlers.log import log as log
 from tracefx.handlers.precision.casting import autocast as autocast
 from tracefx.handlers.precision.policy import CONTRACTIONS as CONTRACTIONS

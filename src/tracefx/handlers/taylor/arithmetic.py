@@ -49,11 +49,12 @@ from tracefx.ops.transcendental import log
 
 def multiplied(prim: Mul, x: Series, y: Series) -> Series:
     out = bind1(prim, x.primal, y.primal)
-    return fitted(product(x.terms, x.terms if x is y else y.terms), out)
+    return fitted(product(x.terms, x.terms if x is y else y.terms, out), out)
 
 
 def squared_series(prim: Square, x: Series) -> Series:
-    return fitted(product(x.terms, x.terms), bind1(prim, x.primal))
+    out = bind1(prim, x.primal)
+    return fitted(product(x.terms, x.terms, out), out)
 
 
 def divided(prim: Div, x: Series, y: Series) -> Series:
@@ -173,4 +174,4 @@ def scattered_product(prim: ScatterMul, x: Series, indices: Series, updates: Ser
     factor = bind1(prim, full(aval, 1), indices.primal, updates.primal)
     higher = [None if t is None else bind1(place, full(aval, 0), indices.primal, t) for t in updates.higher]
     out = bind1(prim, x.primal, indices.primal, updates.primal)
-    return [fitted(product(x.terms, [factor, *higher]), out)]
+    return [fitted(product(x.terms, [factor, *higher], out), out)]

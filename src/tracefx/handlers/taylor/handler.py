@@ -56,7 +56,7 @@ class Taylor(Interpreter[Series]):
 
     @property
     @override
-    def key(self) -> Hashable:  # type: ignore[override]  # which the base asks for where handlers differ
+    def key(self) -> Hashable:
         return self.order
 
     @property
@@ -212,8 +212,8 @@ def _table() -> Rules[Taylor, Held]:
     for prim in (CustomJVP, CustomJVPCall, CustomVJP, CustomVJPCall):
         rules = rules.on(prim, by_derivative)
     rules = rules.on(LinearSolve, solved)
-    return rules.family(Differentiable, by_derivative)  # type: ignore[type-abstract]  # families are
+    return rules.family(Differentiable, by_derivative)
 
 
 RULES: Final = _table()
-FIRST_ORDER: Final = Rules[Taylor, Held]().capable(Differentiable, first_order)  # type: ignore[type-abstract]  # families are
+FIRST_ORDER: Final = Rules[Taylor, Held]().capable(Differentiable, first_order)

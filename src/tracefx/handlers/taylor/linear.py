@@ -7,10 +7,9 @@ coefficient, is the result's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from tracefx.core.handler import bind, bind1
-from tracefx.core.primitive import Differentiable, Primitive, Tangent
+from tracefx.core.primitive import Differentiable, Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.taylor.series import (
     Series,
@@ -19,19 +18,12 @@ from tracefx.handlers.taylor.series import (
     as_term,
     constant,
     fitted,
+    fitted_term,
     minus,
     plus,
+    spelled,
 )
-
-
-class DifferentiablePrimitive(Protocol):
-    """An operation with a derivative."""
-
-    name: str
-
-    def jvp(
-        self, primals: Sequence[Value], tangents: Sequence[Tangent]
-    ) -> tuple[Sequence[Value], Sequence[Tangent]]: ...
+from tracefx.ops.selection import SelectN
 
 
 def still(prim: Primitive, *args: Series) -> Sequence[Series]:
@@ -73,3 +65,13 @@ def added(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
 def subtracted(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
     out = bind1(prim, x.primal, y.primal)
     return [fitted([out, *[minus(s, t) for s, t in zip(x.higher, y.higher, strict=True)]], out)]
+
+
+def selected(prim: SelectN, which: Series, *cases: Series) -> Sequence[Series]:
+    out = bind1(prim, which.primal, *[c.primal for c in cases])
+    higher: list[Term] = []
+    for terms in zip(*[c.higher for c in cases], strict=True):
+        absent = all(t is None for t in terms)
+        values = [fitted_term(spelled(t, out), out.aval) for t in terms]
+        higher.append(None if absent else bind1(prim, which.primal, *values))
+    return [fitted([out, *higher], out)]

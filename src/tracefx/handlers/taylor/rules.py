@@ -19,7 +19,7 @@ from tracefx.handlers.taylor.arithmetic import (
     squared_series,
 )
 from tracefx.handlers.taylor.contraction import contracted
-from tracefx.handlers.taylor.linear import added, linear, locally_linear, still, subtracted
+from tracefx.handlers.taylor.linear import added, linear, locally_linear, selected, still, subtracted
 from tracefx.handlers.taylor.series import Series
 from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
 from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
@@ -80,10 +80,11 @@ OWN: Final[Mapping[type[Primitive], SeriesRule]] = MappingProxyType(
         ScatterMul: scattered_product,
         **dict.fromkeys((ConvertElementType, Split), linear),
         **dict.fromkeys(
-            (Rem, SelectN, Clamp, CumMax, CumMin, Gather, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice),
+            (Rem, Clamp, CumMax, CumMin, Gather, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice),
             locally_linear,
         ),
         OptimizationBarrier: locally_linear,
+        SelectN: selected,
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
         **dict.fromkeys(DIVISORS, alone(logarithmic)),

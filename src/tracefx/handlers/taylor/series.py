@@ -97,14 +97,19 @@ def summed(terms: Iterable[Term]) -> Term:
 def convolved(x: Terms, y: Terms, k: int, first: int = 0, last: int | None = None) -> Term:
     """The sum of `x[j] * y[k - j]` for `j` from `first` to `last`, which is `k` unless given."""
     stop = k if last is None else last
-    return summed([times(x[j], y[k - j]) for j in range(first, stop + 1)])
+    return summed([times(x[j], y[k - j]) for j in latest_last(k, first, stop)])
 
 
 def squared(x: Terms, k: int, first: int = 0) -> Term:
     """The sum of `x[j] * x[k - j]` for `j` from `first` to `k - first`: all but the middle one count twice."""
-    pairs = summed([times(x[j], x[k - j]) for j in range(first, (k + 1) // 2)])
+    pairs = summed([times(x[j], x[k - j]) for j in range((k - 1) // 2, first - 1, -1)])
     middle = x[k // 2] if k % 2 == 0 and k // 2 >= first else None
-    return plus(scaled(pairs, 2.0), times(middle, middle))
+    return plus(times(middle, middle), scaled(pairs, 2.0))
+
+
+def latest_last(k: int, first: int, last: int) -> list[int]:
+    """The terms of a sum in the order in which they can be had, so that none waits for one that comes later."""
+    return sorted(range(first, last + 1), key=lambda j: max(j, k - j))
 
 
 def rates(x: Terms) -> list[Term]:
@@ -117,10 +122,11 @@ def rates(x: Terms) -> list[Term]:
 # One division each, of a number: XLA does not fuse a quotient of arrays that has several uses with what uses it.
 
 
-def product(x: Terms, y: Terms) -> list[Term]:
-    if x is y:
-        return [squared(x, k) for k in range(len(x))]
-    return [convolved(x, y, k) for k in range(len(x))]
+def product(x: Terms, y: Terms, first: Term = None) -> list[Term]:
+    """`x * y`, of which `first` is the value if that is known."""
+    orders = range(len(x)) if first is None else range(1, len(x))
+    higher = [squared(x, k) if x is y else convolved(x, y, k) for k in orders]
+    return higher if first is None else [first, *higher]
 
 
 def quotient(x: Terms, y: Terms, first: Value) -> list[Term]:
@@ -165,7 +171,7 @@ def power(x: Terms, exponent: float, first: Value) -> list[Term]:
     out: list[Term] = [first]
     inverse = div(1.0, value(x))
     for k in range(1, len(x)):
-        parts = [times(scaled(x[j], (exponent + 1.0) * j / k - 1.0), out[k - j]) for j in range(1, k + 1)]
+        parts = [times(scaled(x[j], (exponent + 1.0) * j / k - 1.0), out[k - j]) for j in latest_last(k, 1, k)]
         out.append(times(summed(parts), inverse))
     return out
 

@@ -135,7 +135,7 @@ def _of_erf_inv(x: Terms, first: Value, slope: Value) -> list[Term]:
 
 def _square(x: Terms, first: Value, sign: float) -> list[Term]:
     """The square of `x` times `sign`, with another value."""
-    return [first, *[scaled(t, sign) for t in product(x, x)[1:]]]
+    return [first, *[scaled(t, sign) for t in product(x, x, first)[1:]]]
 
 
 def _of_asin(x: Terms, first: Value, slope: Value) -> list[Term]:
@@ -177,7 +177,16 @@ def _of_rsqrt(x: Terms, first: Value, slope: Value) -> list[Term]:
 
 
 def _of_cbrt(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return power(x, 1.0 / 3.0, first)
+    """The derivative of `x` is that of the root times three times its square."""
+    out: list[Term] = [first]
+    steps: list[Term] = [None]
+    squares: list[Term] = [None]
+    for k in range(1, len(x)):
+        rest = scaled(convolved(steps, squares, k, 1, k - 1), 3.0 / k)
+        out.append(times(minus(x[k], rest), slope))
+        steps.append(scaled(out[k], float(k)))
+        squares.append(squared(out, k))
+    return out
 
 
 # ------------------------------------------------------------------ the gamma function

@@ -1,0 +1,66 @@
+"""Derivatives along a curve by nesting `jvp`: slow, and right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import Array
+from tracefx.core.dtypes import float0
+
+Lists: TypeAlias = Sequence[Sequence[Any]]
+
+
+def nested(f: Callable[..., Any], primals: Sequence[Any], series: Lists) -> list[list[Any]]:
+    """The derivatives, for each output a list, of `f` along the curve that `jet` is given."""
+    order = len(series[0])
+    outs = [np.asarray(out) for out in fx.tree.leaves(f(*primals))]
+    varying = [i for i, out in enumerate(outs) if out.dtype.kind in "fc"]
+
+    def along(t: Array) -> list[Any]:
+        args = []
+        for x, terms in zip(primals, series, strict=True):
+            for k, term in enumerate(terms, 1):
+                x = x if term is None else x + term * (t**k) * (1.0 / math.factorial(k))
+            args.append(x)
+        found = fx.tree.leaves(f(*args))
+        return [found[i] for i in varying]
+
+    columns: list[list[Any]] = [[np.zeros(out.shape, float0) for _ in range(order)] for out in outs]
+    for k, found in enumerate(along_direction(along, fnp.asarray(np.float64(0.0)), np.float64(1.0), order)):
+        for i, each in zip(varying, found, strict=True):
+            columns[i][k] = each
+    return columns
+
+
+def along_direction(f: Callable[[Any], Any], x: Any, v: Any, order: int) -> list[Any]:
+    """The derivatives of `f` at `x`, all in one direction."""
+    found = []
+    for _ in range(order):
+        f = pushed(f, v)
+        found.append(f(x))
+    return found
+
+
+def pushed(f: Callable[[Any], Any], v: Any) -> Callable[[Any], Any]:
+    return lambda x: fx.jvp(f, (x,), (v,))[1]
+
+
+def difference(got: Any, want: Any) -> float:
+    """The greatest difference, beside 1 or the size of what is wanted; NaN and infinities must be the same ones."""
+    a, b = np.asarray(got), np.asarray(want)
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    if a.dtype == float0:
+        return 0.0
+    if a.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(a, b) else np.inf
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(a - b) / (1 + np.abs(b)))
+    return float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0))

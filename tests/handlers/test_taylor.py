@@ -1,0 +1,580 @@
+"""`jet` and `derivatives`: what they take and give, in programs of every kind and under every transformation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from jax.experimental.jet import jet as jax_jet
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.series_oracle import along_direction, difference, nested
+from tracefx import lax
+from tracefx.core.dtypes import float0
+from tracefx.extend import (
+    Differentiable,
+    Expandable,
+    Handler,
+    MissingRuleError,
+    Primitive,
+    ShapedArray,
+    Value,
+    bind,
+    bind1,
+    current,
+    handling,
+)
+from tracefx.handlers import Series, Taylor, derivatives, jet
+from tracefx.testing import check_handler
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
+
+X = np.array([0.3, 0.7])
+V = np.array([1.0, -0.5])
+ORDER = 4
+CLOSE = 1e-10
+
+# ------------------------------------------------------------------ programs
+
+
+def scanned(x: Any) -> Any:
+    c, ys = lax.scan(lambda c, a: (fnp.sin(c * a) + x * 0.1, c * c), x, fnp.arange(1.0, 4.0))
+    return c + ys.sum(0)
+
+
+def constant_carry(x: Any) -> Any:
+    """The carry varies from the second step on."""
+    return lax.scan(lambda c, _: (c * fnp.exp(-x) + x, None), fnp.zeros_like(x), None, length=4)[0]
+
+
+def branching(x: Any) -> Any:
+    return lax.cond(fnp.sum(x) > 0, lambda x: fnp.sin(x) * x, lambda x: x * 2.0, x)
+
+
+def constant_branch(x: Any) -> Any:
+    return lax.cond(fnp.sum(x) > 0, fnp.ones_like, fnp.exp, x) * x
+
+
+def other_branch(x: Any) -> Any:
+    return lax.switch(fnp.argmax(x), [fnp.ones_like, lambda x: fnp.sqrt(x + 2), fnp.exp], x)
+
+
+def while_loop(x: Any) -> Any:
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, fnp.tanh(c[1]) * x), (0, x))[1]
+
+
+def while_by_value(x: Any) -> Any:
+    return lax.while_loop(lambda c: fnp.sum(c) < 10, lambda c: c * 2 + x, x)
+
+
+def counted(x: Any) -> Any:
+    return lax.fori_loop(0, 4, lambda i, c: c * fnp.cos(x) + i, fnp.ones_like(x))
+
+
+@fx.jit
+def compiled(x: Any) -> Any:
+    return fnp.exp(x) * fnp.sin(x)
+
+
+@fx.checkpoint
+def checkpointed(x: Any) -> Any:
+    return fnp.exp(x) * fnp.sin(x)
+
+
+@fx.custom_jvp
+def triple(x: Any) -> Any:
+    """Its derivative says that it is steeper than it is."""
+    return fnp.sin(x)
+
+
+@triple.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return triple(x), 3 * fnp.cos(x) * t
+
+
+@fx.custom_vjp
+def double(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+double.defvjp(lambda x: (double(x), x), lambda x, ct: (2 * fnp.cos(x) * ct,))
+
+
+def equation(x: Any) -> Any:
+    a = fnp.stack([fnp.stack([2 + x[0] * x[0], x[1]]), fnp.stack([fnp.sin(x[0]), 3.0 + x[1]])])
+
+    def solve(_: Any, b: Any) -> Any:
+        (p, q), (r, s) = a
+        return lax.stop_gradient(fnp.stack([s * b[0] - q * b[1], p * b[1] - r * b[0]]) / (p * s - q * r))
+
+    return lax.custom_linear_solve(lambda v: a @ v, x * x, solve, solve)
+
+
+def side_of_equation(x: Any) -> Any:
+    a = fnp.asarray(np.array([[2.0, 1.0], [0.5, 3.0]]))
+    inverse = fnp.asarray(np.array([[6.0, -2.0], [-1.0, 4.0]]) / 11)
+    return lax.custom_linear_solve(lambda v: a @ v, fnp.exp(x), lambda _, b: inverse @ b)
+
+
+def gradient(x: Any) -> Any:
+    return fx.grad(lambda x: fnp.sum(fnp.exp(x) * fnp.sin(x)))(x)
+
+
+def contractions(x: Any) -> Any:
+    return fnp.outer(x, x * x) @ fnp.tanh(x) + (x @ x) * x
+
+
+def several(x: Any) -> Any:
+    return {"a": fnp.sin(x), "b": (x > 0.5, fnp.prod(x), fnp.ones(3))}
+
+
+PROGRAMS: list[Callable[[Any], Any]] = [
+    scanned,
+    constant_carry,
+    branching,
+    constant_branch,
+    other_branch,
+    while_loop,
+    while_by_value,
+    counted,
+    compiled,
+    checkpointed,
+    triple,
+    double,
+    lambda x: fx.jit(triple)(x) * x,
+    lambda x: fx.jit(double)(x) * x,
+    lambda x: lax.scan(lambda c, _: (triple(c), double(c)), x, None, length=3),
+    equation,
+    side_of_equation,
+    lambda x: fx.jit(equation)(x),
+    gradient,
+    contractions,
+    several,
+]
+
+
+def series_of(f: Callable[[Any], Any], order: int = ORDER) -> Callable[[Any], Any]:
+    return lambda x: jet(f, (x,), ([V, *[None] * (order - 1)],))
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "jit"])
+def test_series_go_through_programs(f: Callable[[Any], Any], wrap: Any) -> None:
+    with fx.enable_x64(True):
+        (want,) = [nested(f, (X,), [[V, None, None, None]])]
+        out, got = wrap(series_of(f))(X)
+        for a, b in zip(fx.tree.leaves(out), fx.tree.leaves(f(X)), strict=True):
+            assert difference(a, b) < CLOSE
+        lists: list[Any] = fx.tree.leaves(got, is_leaf=lambda x: isinstance(x, list))
+        assert len(lists) == len(want)
+        for terms, wanted in zip(lists, want, strict=True):
+            assert [difference(a, b) < CLOSE for a, b in zip(terms, wanted, strict=True)] == [True] * ORDER
+
+
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "jit"])
+def test_order_one_is_jvp(f: Callable[[Any], Any], wrap: Any) -> None:
+    with fx.enable_x64(True):
+        out, got = wrap(series_of(f, 1))(X)
+        want_out, want = wrap(lambda x: fx.jvp(f, (x,), (V,)))(X)
+        for a, b in zip(fx.tree.leaves((out, got)), fx.tree.leaves((want_out, want)), strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_programs_stay_programs() -> None:
+    """A loop is one loop, of as many more values as there are orders."""
+    text = str(fx.make_jaxpr(series_of(scanned, 6))(X))
+    assert text.count("scan[") == 1
+    assert str(fx.make_jaxpr(series_of(compiled, 6))(X)).count("jit[") == 1
+
+
+# ------------------------------------------------------------------ transformations
+
+
+def smooth(x: Any) -> Any:
+    return fnp.sin(x) * fnp.exp(x) + x**3
+
+
+def third(x: Any) -> Any:
+    return jet(smooth, (x,), ([fnp.ones_like(x), None, None],))[1][2]
+
+
+def test_grad_of_jet_is_the_next_derivative() -> None:
+    with fx.enable_x64(True):
+        got = fx.grad(lambda x: third(x).sum())(X)
+        assert difference(got, derivatives(smooth, 4)(X)[4]) < CLOSE
+
+
+def test_jvp_of_jet_is_the_next_derivative() -> None:
+    with fx.enable_x64(True):
+        assert difference(fx.jvp(third, (X,), (np.ones(2),))[1], derivatives(smooth, 4)(X)[4]) < CLOSE
+
+
+def test_jet_of_grad_is_grad_of_jet() -> None:
+    with fx.enable_x64(True):
+
+        def energy(x: Any) -> Any:
+            return fnp.sum(fnp.tanh(x[:1] * x) * fnp.exp(x))
+
+        one = jet(fx.grad(energy), (X,), ([V, None, None],))[1][2]
+        other = fx.grad(lambda x: jet(energy, (x,), ([V, None, None],))[1][2])(X)
+        assert difference(one, other) < CLOSE
+
+
+def test_jet_of_jet_takes_both_derivatives() -> None:
+    with fx.enable_x64(True):
+        _, (_, got) = jet(lambda x: derivatives(smooth, 2)(x)[2], (X,), ([np.ones(2), None],))
+        assert difference(got, derivatives(smooth, 4)(X)[4]) < CLOSE
+
+
+def test_vmap_of_jet_and_jet_of_vmap_are_jet() -> None:
+    with fx.enable_x64(True):
+        xs = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
+        vs = xs[::-1] * 2
+        want = jet(smooth, (xs,), ([vs, xs, None],))
+        for got in (
+            fx.vmap(lambda x, v: jet(smooth, (x,), ([v, x, None],)))(xs, vs),
+            jet(fx.vmap(smooth), (xs,), ([vs, xs, None],)),
+            fx.jit(fx.vmap(lambda x, v: jet(smooth, (x,), ([v, x, None],)), in_axes=1, out_axes=1))(xs, vs),
+        ):
+            for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
+                assert difference(a, b) < CLOSE
+
+
+def test_vmap_of_jet_through_loops_and_collectives() -> None:
+    with fx.enable_x64(True):
+        xs = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
+
+        def f(x: Any) -> Any:
+            return while_by_value(abs(x) + 1) - lax.pmean(fnp.exp(x), "i")
+
+        def whole(xs: Any) -> Any:
+            return fx.vmap(f, axis_name="i")(xs)
+
+        _, got = fx.vmap(lambda x: jet(f, (x,), ([V, None, None],)), axis_name="i")(xs)
+        _, want = jet(whole, (xs,), ([np.broadcast_to(V, xs.shape), None, None],))
+        for a, b in zip(got, want, strict=True):
+            assert difference(a, b) < CLOSE
+
+
+def _around(make_handler: Callable[[Handler], Handler], f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function's series along all ones, as arrays."""
+
+    def handled(x: Any) -> Any:
+        handler = make_handler(current())
+        assert isinstance(handler, Taylor)
+        with handling(handler):
+            out = f(handler.wrap(Series(fnp.asarray(x), (fnp.ones_like(x), None))))
+            results: Any = fx.tree.leaves(out)
+        found = [handler.series_of(handler.unwrap(y)) for y in results]
+        return fx.tree.structure(out).unflatten(
+            [[fnp.zeros_like(y.primal) if t is None else t for t in y.terms] for y in found]
+        )
+
+    return handled
+
+
+def test_the_handler_keeps_what_handlers_must() -> None:
+    report = check_handler(lambda inner: Taylor(inner, 2), transparent=False, around=_around)
+    assert {"leaves_the_context", "lets_exceptions_through", "keeps_its_tracers", "acts_inside"} <= set(report.held)
+
+
+# ------------------------------------------------------------------ operations of others
+
+
+class Slope(Primitive, Differentiable):
+    """An operation with a derivative, made of itself and of the one given."""
+
+    @override
+    def impl(self, *args: Any) -> Any:
+        return [self.f(args[0])]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Any:
+        return avals
+
+    @override
+    def jvp(self, primals: Any, tangents: Any) -> Any:
+        out = bind1(self, *primals)
+        return [out], [self.slope(primals[0]) * tangents[0]]
+
+    def f(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def slope(self, x: Value) -> Any:
+        raise NotImplementedError
+
+
+class Sine(Slope):
+    name = "my_sine"
+    calls = 0
+
+    @override
+    def f(self, x: Any) -> Any:
+        Sine.calls += 1
+        return np.sin(x)
+
+    @override
+    def slope(self, x: Value) -> Any:
+        return bind1(Cosine(), x)
+
+
+class Cosine(Slope):
+    name = "my_cosine"
+
+    @override
+    def f(self, x: Any) -> Any:
+        return np.cos(x)
+
+    @override
+    def slope(self, x: Value) -> Any:
+        return -bind1(Sine(), x)
+
+
+def test_an_operation_with_a_derivative_alone_has_series() -> None:
+    with fx.enable_x64(True):
+        (want,) = nested(lambda x: fnp.sin(fnp.exp(x)), (X,), [[V, X, None, V]])
+        _, got = jet(lambda x: bind1(Sine(), fnp.exp(x)), (X,), ([V, X, None, V],))
+        for a, b in zip(got, want, strict=True):
+            assert difference(a, b) < CLOSE
+
+
+def test_derivatives_made_of_each_other_take_work_that_grows_slowly() -> None:
+    counts = []
+    for order in (4, 8, 16):
+        Sine.calls = 0
+        jet(lambda x: bind1(Sine(), x), (np.float32(0.5),), ([1.0, *[None] * (order - 1)],))
+        counts.append(Sine.calls)
+    assert counts[2] <= 2 * counts[1] <= 4 * counts[0]
+
+
+class Halves(Primitive, Expandable):
+    name = "halves"
+
+    @override
+    def expand(self, *args: Value) -> Any:
+        (x,) = args
+        return [fnp.sin(x) * 0.5, fnp.square(x)]
+
+
+def test_an_operation_of_smaller_ones_has_series() -> None:
+    _, (got, _) = jet(lambda x: bind(Halves(), x), (0.5,), ([1.0, None],))
+    np.testing.assert_allclose([float(t) for t in got], [0.5 * math.cos(0.5), -0.5 * math.sin(0.5)], rtol=1e-6)
+
+
+class Opaque(Primitive):
+    name = "opaque"
+
+    @override
+    def impl(self, *args: Any) -> Any:
+        return args
+
+
+def test_an_operation_without_a_derivative_is_named() -> None:
+    with pytest.raises(MissingRuleError, match=r"'opaque' has no jet rule"):
+        jet(lambda x: bind1(Opaque(), x), (1.0,), ([1.0, None],))
+    with pytest.raises(MissingRuleError, match=r"'opaque' has no jet rule"):
+        jet(lambda x: bind1(Opaque(), x), (1.0,), ([1.0],))
+
+
+# ------------------------------------------------------------------ arguments and results
+
+
+def test_many_arguments_some_without_series() -> None:
+    with fx.enable_x64(True):
+
+        def f(p: Any, y: Any, n: Any) -> Any:
+            return fnp.sin(p["w"] @ y) * p["b"] ** n
+
+        rng = np.random.default_rng(0)
+        w, b, y = rng.normal(size=(2, 3)), np.array([1.5, 0.5]), rng.normal(size=3)
+        dw, ddw, dy = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.normal(size=3)
+        p = {"w": w, "b": b}
+        out, got = jet(f, (p, y, 2), ({"w": [dw, ddw, None], "b": None}, (dy, None, None), None))
+        (want,) = nested(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
+        assert difference(out, f(p, y, 2)) < CLOSE
+        for a, c in zip(got, want, strict=True):
+            assert difference(a, c) < CLOSE
+
+
+def test_results_may_be_arguments() -> None:
+    """Series of a tree have the structure in which they are given."""
+
+    def split(x: Any) -> Any:
+        return {"s": fnp.sin(x), "c": (fnp.cos(x), 2)}
+
+    def joined(d: Any) -> Any:
+        return d["s"] ** 2 + d["c"][0] ** 2 + d["c"][1]
+
+    out, series = jet(split, (X,), ([V, V, V],))
+    assert fx.tree.structure(out) == fx.tree.structure({"s": 0, "c": (0, 0)})
+    total, zeros = jet(joined, (out,), (series,))
+    np.testing.assert_allclose(np.asarray(total), [3.0, 3.0], rtol=1e-6)
+    for z in zeros:
+        np.testing.assert_allclose(np.asarray(z), [0, 0], atol=1e-5)
+
+
+def test_integers_have_series_of_their_kind() -> None:
+    (whole, none), (rates, zeros) = jet(lambda x: (fnp.sum(x > 0), fnp.int32(3)), (X,), ([V, None],))
+    assert (int(whole), int(none)) == (2, 3)
+    for terms in (rates, zeros):
+        assert [(t.dtype, t.shape) for t in terms] == [(float0, ()), (float0, ())]
+
+
+def test_results_that_do_not_vary_have_zeros() -> None:
+    out, got = jet(lambda x: fnp.ones((2, 3), "float32"), (X,), ([V, None],))
+    assert out.shape == (2, 3)
+    for t in got:
+        assert t.dtype == np.float32
+        assert not np.asarray(t).any()
+
+
+def test_coefficients_without_factorials_are_those_of_jax() -> None:
+    terms = [np.float32(0.5), np.float32(-2.0), np.float32(3.0)]
+    x = np.float32(0.25)
+    out, got = jet(fnp.exp, (x,), (terms,), factorial_scaled=False)
+    reference: Any = jax_jet
+    want_out, want = reference(jax.numpy.exp, (x,), (terms,), factorial_scaled=False)
+    np.testing.assert_allclose(float(out), float(want_out), rtol=1e-6)
+    np.testing.assert_allclose([float(t) for t in got], [float(t) for t in want], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
+def test_series_keep_the_dtype(dtype: Any) -> None:
+    x = np.array([0.5, 1.0], dtype)
+    out, got = jet(lambda x: x * x * x, (x,), ([np.ones(2, dtype), None, None, None],))
+    assert out.dtype == dtype
+    assert [t.dtype for t in got] == [dtype] * 4
+    want = [[0.75, 3.0], [3.0, 6.0], [6.0, 6.0], [0.0, 0.0]]
+    np.testing.assert_allclose(np.asarray(fnp.stack(got)).astype(np.complex64).real, want, rtol=1e-2)
+
+
+def test_high_orders_of_narrow_floats_do_not_overflow_on_the_way() -> None:
+    """`9!` is no float16."""
+    _, got = jet(lambda x: x * x, (np.float16(1.0),), ([*[None] * 8, np.float16(3.0)],))
+    assert float(got[8]) == pytest.approx(6.0, rel=2e-2)
+
+
+def test_weak_types_stay_weak() -> None:
+    out, (rate,) = jet(lambda x: fnp.square(x), (2.0,), ([1.0],))
+    assert out.aval.weak_type
+    assert rate.aval.weak_type
+    _, (rate, curvature) = jet(lambda x: x * 2 + fnp.float32(1), (np.float32(2.0),), ([1, 1.0],))
+    assert not rate.aval.weak_type
+    assert not curvature.aval.weak_type
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (2, 0, 3)])
+def test_empty_and_scalar_arrays(shape: tuple[int, ...]) -> None:
+    x = np.full(shape, 0.5, np.float32)
+    out, got = jet(lambda x: fnp.sin(x).sum() + fnp.exp(x), (x,), ([np.ones(shape, np.float32), None, None],))
+    assert out.shape == shape
+    assert [t.shape for t in got] == [shape] * 3
+
+
+def test_python_control_flow_sees_the_value() -> None:
+    def f(x: Any) -> Any:
+        return x * x if x > 0 else -x
+
+    assert [float(t) for t in jet(f, (3.0,), ([1.0, None],))[1]] == [6.0, 2.0]
+    assert [float(t) for t in jet(f, (-3.0,), ([1.0, None],))[1]] == [-1.0, 0.0]
+
+
+def test_constants_come_out_plain() -> None:
+    """What doesn't vary is no series, and costs nothing more."""
+    jaxpr = fx.make_jaxpr(lambda x: jet(lambda x, y: (x * 2, fnp.sin(y)), (x, x), ([V, None, None], None)))(X)
+    assert str(jaxpr).count("sin") == 1
+    assert str(jaxpr).count("mul") == 2
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def test_derivatives_of_a_function_of_numbers() -> None:
+    with fx.enable_x64(True):
+        got = derivatives(fnp.sin, 9)(0.5)
+        want = [math.sin(0.5 + k * math.pi / 2) for k in range(10)]
+        np.testing.assert_allclose([float(t) for t in got], want, rtol=1e-12, atol=1e-14)
+
+
+def test_derivatives_in_a_direction() -> None:
+    with fx.enable_x64(True):
+        x = {"a": X, "b": np.array(2.0)}
+        v = {"a": V, "b": np.array(-1.0)}
+
+        def f(x: Any) -> Any:
+            return fnp.sin(x["a"]) * x["b"], x["b"] ** 2
+
+        out, *got = derivatives(f, 3)(x, v)
+        assert fx.tree.structure(out) == fx.tree.structure((0, 0))
+        for found, want in zip(got, along_direction(f, x, v, 3), strict=True):
+            for a, b in zip(found, want, strict=True):
+                assert difference(a, b) < CLOSE
+
+
+@pytest.mark.parametrize("order", [0, -1, 1.5, True])
+def test_derivatives_of_no_order(order: Any) -> None:
+    with pytest.raises(ValueError, match="order must be a positive integer"):
+        derivatives(fnp.sin, order)
+
+
+def test_direction_of_another_structure() -> None:
+    with pytest.raises(TypeError, match="direction does not have the right structure"):
+        derivatives(lambda x: x[0], 1)((1.0, 2.0), 1.0)
+    with pytest.raises(TypeError, match=r"direction 0\[0\] is f32\[3\]"):
+        derivatives(fnp.sin, 1)(np.ones(2, np.float32), np.ones(3, np.float32))
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_arguments_that_are_wrong() -> None:
+    x = np.ones(2, np.float32)
+    with pytest.raises(TypeError, match="jet takes a function, got 3"):
+        jet(3, (x,), ([x],))  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="primals must be a tuple or list"):
+        jet(fnp.sin, x, ([x],))  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="series must be a tuple or list"):
+        jet(fnp.sin, (x,), x)  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(ValueError, match="a series for each argument, got 2 for 1"):
+        jet(fnp.sin, (x,), ([x], [x]))
+    with pytest.raises(TypeError, match=r"series\[0\] must be a list of derivatives, or None, got Array|array"):
+        jet(fnp.sin, (x,), (x,))
+    with pytest.raises(ValueError, match=r"must have one length, the order, but series\[0\] has 1, series\[1\] has 2"):
+        jet(fnp.add, (x, x), ([x], [x, x]))
+    with pytest.raises(ValueError, match="at least one argument must have a list"):
+        jet(fnp.sin, (x,), (None,))
+    with pytest.raises(ValueError, match="at least one entry"):
+        jet(fnp.sin, (x,), ([],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[1\] is f32\[3\], but the argument it belongs to is f32\[2\]"):
+        jet(fnp.sin, (x,), ([x, np.ones(3, np.float32)],))
+    with pytest.raises(TypeError, match=r"series\[0\]\['a'\]\[0\] is i32\[2\]"):
+        jet(lambda d: d["a"], ({"a": x},), ({"a": [np.ones(2, np.int32)]},))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\] is f32\[2\], but the argument it belongs to is i32\[2\]"):
+        jet(lambda x: x, (np.ones(2, np.int32),), ([x],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\] is c64\[\]"):
+        jet(fnp.sin, (1.0,), ([1j],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\].* must be an array or a number, got 'x'"):
+        jet(fnp.sin, (1.0,), (["x"],))
+    with pytest.raises(ValueError, match=r"series\[0\]"):
+        jet(lambda d: d["a"], ({"a": x},), ({"b": [x]},))
+
+
+def test_escaped_values_are_named() -> None:
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(x * 2)
+        return x
+
+    jet(f, (1.0,), ([1.0, None],))
+    with pytest.raises(fx.extend.EscapedTracerError, match="made by jet"):
+        kept[0] + 1

@@ -1,0 +1,225 @@
+"""Series of every operation, against nested `jvp` and JAX's jet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.jet import jet as jax_jet
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.series_oracle import difference, nested
+from tests.laws.samples import SAMPLES, Sample
+from tracefx import lax
+from tracefx.core.primitive import Differentiable
+from tracefx.extend import bind
+from tracefx.handlers import jet
+from tracefx.handlers.taylor.rules import FAMILIES, OWN
+from tracefx.ops.vocabulary import OPERATIONS
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
+
+ORDER = 4
+CLOSE = 1e-9
+ROUNDED = {"reduce_precision": 1e-3, "convert_element_type": 1e-6}
+"""Operations that round, which derivatives of different orders meet differently."""
+WIDE = {np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128}
+
+
+def wide(x: Any) -> Any:
+    return x.astype(WIDE.get(x.dtype, x.dtype)) if isinstance(x, np.ndarray) else x
+
+
+def inexact(x: Any) -> bool:
+    return np.asarray(x).dtype.kind in "fc"
+
+
+def drawn(rng: np.random.Generator, x: Any) -> Any:
+    """A derivative of `x`."""
+    a = np.asarray(x)
+    number = rng.normal(size=a.shape)
+    if a.dtype.kind == "c":
+        number = number + 1j * rng.normal(size=a.shape)
+    return number if isinstance(x, np.ndarray) else number.item()
+
+
+def lists(operands: Sequence[Any], varying: Sequence[int]) -> list[list[Any]]:
+    """Derivatives of the operands that vary; one is absent where only one operand does."""
+    rng = np.random.default_rng(len(operands))
+    found: list[list[Any]] = [[None] * ORDER for _ in operands]
+    for i in varying:
+        found[i] = [drawn(rng, operands[i]) for _ in range(ORDER)]
+    if len(varying) == 1:
+        found[varying[0]][1] = None
+    return found
+
+
+def samples() -> Iterator[Any]:
+    for name, each in SAMPLES.items():
+        for i, sample in enumerate(each):
+            for j, operands in enumerate(sample.operands):
+                if any(inexact(x) for x in operands):
+                    yield pytest.param(sample, operands, id=f"{name}-{i}-{j}")
+
+
+@pytest.mark.parametrize(("sample", "operands"), list(samples()))
+def test_series_are_nested_derivatives(sample: Sample, operands: Sequence[Any]) -> None:
+    xs = [wide(x) for x in operands]
+    floats = [i for i, x in enumerate(xs) if inexact(x)]
+    within = sample.within or (lambda *args: list(bind(sample.prim, *args)))
+    with fx.enable_x64(True):
+        for n in range(1, len(floats) + 1):
+            for varying in itertools.combinations(floats, n):
+                series = lists(xs, varying)
+                want = nested(within, xs, series)
+                out, got = jet(within, xs, series)
+                want_out = within(*xs)
+                assert difference(fx.tree.leaves(out)[0], fx.tree.leaves(want_out)[0]) < CLOSE
+                found = [got] if sample.within else got
+                assert len(found) == len(want)
+                for terms, wanted in zip(found, want, strict=True):
+                    for a, b in zip(terms, wanted, strict=True):
+                        assert difference(a, b) < ROUNDED.get(sample.prim.name, CLOSE)
+
+
+@pytest.mark.parametrize(("sample", "operands"), list(samples()))
+def test_the_first_derivative_is_that_of_jvp(sample: Sample, operands: Sequence[Any]) -> None:
+    xs = [wide(x) for x in operands]
+    floats = [i for i, x in enumerate(xs) if inexact(x)]
+    within = sample.within or (lambda *args: list(bind(sample.prim, *args)))
+    with fx.enable_x64(True):
+        rng = np.random.default_rng(1)
+        rates = {i: drawn(rng, xs[i]) for i in floats}
+
+        def of_floats(*ys: Any) -> Any:
+            given = dict(zip(floats, ys, strict=True))
+            return within(*[given.get(i, x) for i, x in enumerate(xs)])
+
+        want = fx.jvp(of_floats, tuple(xs[i] for i in floats), tuple(rates.values()))
+        out, got = jet(of_floats, tuple(xs[i] for i in floats), [[r] for r in rates.values()])
+        firsts = [terms[0] for terms in ([got] if sample.within else got)]
+        for a, b in zip((*fx.tree.leaves(out), *firsts), fx.tree.leaves(want), strict=True):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+
+
+def test_every_operation_with_a_derivative_has_a_rule() -> None:
+    """Or one of these, whose derivatives are made of operations that have."""
+    derived = {"reduce_prod", "cumprod", "cumlogsumexp"}
+    without = {
+        prim.name
+        for prim in OPERATIONS
+        if issubclass(prim, Differentiable) and not ({prim} & OWN.keys() or set(prim.__mro__) & FAMILIES.keys())
+    }
+    assert without == derived
+
+
+JAX_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "exp": lambda np_, x: np_.exp(x),
+    "log": lambda np_, x: np_.log(x + 3),
+    "log1p": lambda np_, x: np_.log1p(x + 1),
+    "sin": lambda np_, x: np_.sin(x),
+    "cos": lambda np_, x: np_.cos(x),
+    "tanh": lambda np_, x: np_.tanh(x),
+    "sqrt": lambda np_, x: np_.sqrt(x + 3),
+    "divide": lambda np_, x: x / (x + 4),
+    "integer_pow": lambda np_, x: x**4,
+    "pow": lambda np_, x: (x + 3) ** 1.5,
+    "maximum": lambda np_, x: np_.maximum(x, 0.1),
+    "absolute": lambda np_, x: abs(x),
+    "matmul": lambda np_, x: np_.sin(x) @ np_.outer(x, x),
+    "sum": lambda np_, x: (x * x).sum(),
+    "max": lambda np_, x: x.max() * x,
+    "cumsum": lambda np_, x: np_.cumsum(x * x),
+    "where": lambda np_, x: np_.where(x > 0, x * x, -x),
+    "indexing": lambda np_, x: x[np.array([2, 0])] * x[1],
+}
+
+
+@pytest.mark.parametrize("name", JAX_FUNCTIONS)
+def test_series_are_those_of_jax(name: str) -> None:
+    f = JAX_FUNCTIONS[name]
+    rng = np.random.default_rng(3)
+    x = np.array([0.5, -1.25, 0.75])
+    terms = [rng.normal(size=3) for _ in range(ORDER)]
+    with fx.enable_x64(True):
+        out, got = jet(lambda x: f(fnp, x), (x,), (terms,))
+    with jax.enable_x64(True):
+        want_out, want = jax_jet(lambda x: f(jax.numpy, x), (x,), (terms,))  # type: ignore[no-untyped-call]  # as above
+    np.testing.assert_allclose(np.asarray(out), np.asarray(want_out), rtol=1e-12)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-9)
+
+
+SINGULAR: dict[str, tuple[Callable[[Any], Any], tuple[float, ...]]] = {
+    "abs": (abs, (0.0, -0.0)),
+    "sqrt": (fnp.sqrt, (0.0, -1.0, np.inf)),
+    "sqrt_of_square": (lambda x: fnp.sqrt(x * x), (0.0,)),
+    "rsqrt": (lax.rsqrt, (0.0,)),
+    "log": (fnp.log, (0.0, -1.0, np.inf)),
+    "divide": (lambda x: 1 / x, (np.inf,)),
+    "tie": (lambda x: fnp.maximum(x, -x) * fnp.minimum(x, 0.0), (0.0,)),
+    "relu": (lambda x: fnp.maximum(x, 0.0) ** 2, (0.0, 1.0)),
+    "clip": (lambda x: fnp.clip(x, 0.0, 1.0) * x, (0.0, 1.0, 0.5)),
+    "pow": (lambda x: lax.pow(x, 1.5), (0.0, -2.0)),
+    "inverse": (lambda x: lax.pow(x, -1.0), (0.0,)),
+    "exponent": (lambda x: lax.pow(0.0, x), (0.0, 1.0)),
+    "both": (lambda x: x**x, (0.0, 1.0)),
+    "integer_pow": (lambda x: x**5, (0.0,)),
+    "asin": (fnp.arcsin, (1.0, 2.0)),
+    "acosh": (fnp.arccosh, (1.0,)),
+    "exp": (fnp.exp, (-np.inf, np.inf, 1000.0)),
+    "logistic": (lax.logistic, (100.0, -200.0)),
+    "tanh": (fnp.tanh, (50.0, -np.inf)),
+    "atan": (fnp.arctan, (1e200, np.inf)),
+    "erf_inv": (lax.erf_inv, (1.0,)),
+    "atan2": (lambda x: lax.atan2(x, x), (0.0,)),
+    "logaddexp": (lambda x: fnp.logaddexp(x, 0.0), (0.0, -1000.0, 1000.0)),
+    "lgamma": (lax.lgamma, (-0.5, 0.0)),
+    "prod": (lambda x: fnp.prod(fnp.stack([x, x, x * 2])), (0.0,)),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(fnp.stack([x, x * 2, -x]))[2], (0.0,)),
+    "sign": (lambda x: fnp.sign(x) * fnp.floor(x) * x, (0.0, 2.0)),
+    "nan": (fnp.sin, (np.nan,)),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_singular_points_are_those_of_nested_derivatives(name: str) -> None:
+    """Where nesting gives a number, a series gives the same; where it gives none, neither does a series."""
+    f, places = SINGULAR[name]
+    with fx.enable_x64(True):
+        for x in places:
+            (want,) = nested(f, (x,), [[1.0, None, None, None]])
+            _, got = jet(f, (x,), [[1.0, None, None, None]])
+            for a, b in zip(got, want, strict=True):
+                assert difference(a, b) < CLOSE or not np.isfinite([float(a), float(b)]).any(), (x, a, b)
+
+
+@pytest.mark.parametrize("exponent", [2.0, np.array(2.0), np.int32(2)])
+def test_powers_of_zero_have_the_derivatives_that_they_have(exponent: Any) -> None:
+    """Nested derivatives of `x ** 2.0` are NaN from the third on."""
+    _, got = jet(lambda x: lax.pow(x, exponent), (np.array([0.0, 3.0]),), [[np.ones(2), None, None, None]])
+    np.testing.assert_array_equal(np.asarray(fnp.stack(got)), [[0, 6], [2, 2], [0, 0], [0, 0]])
+
+
+def test_the_zeroth_power_is_constant_at_zero() -> None:
+    _, got = jet(lambda x: lax.pow(x, 0.0), (0.0,), [[1.0, None]])
+    assert [float(t) for t in got] == [0.0, 0.0]
+
+
+def test_scatter_mul_of_repeated_places_says_what_to_do() -> None:
+    def f(u: Any) -> Any:
+        return fnp.ones(3).at[np.array([1, 1])].multiply(u)
+
+    with pytest.raises(NotImplementedError, match="unique_indices=True"):
+        jet(f, (np.ones(2, np.float32),), [[np.ones(2, np.float32), None]])
+
+
+def test_polygamma_has_no_derivative_by_its_order() -> None:
+    with pytest.raises(ValueError, match="no derivative with respect to its order"):
+        jet(lambda m: lax.polygamma(m, 1.0), (2.0,), [[1.0, None]])
