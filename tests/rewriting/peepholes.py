@@ -48,6 +48,7 @@ KINDS: Final = (
     dtypes.float64,
     dtypes.int4,
 )
+WEAK: Final = (dtypes.float32, dtypes.int32, dtypes.float64)
 SHAPES: Final = ((), (1,), (3,), (2, 3), (1, 3), (0, 3), (2, 1))
 UNARY: Final = (Neg(), Not(), Conj(dtypes.complex64), Real(), Imag(), Abs(), Floor(), Ceil(), StopGradient())
 BINARY: Final = (Add(), Sub(), Mul(), Div(), Max(), Min(), And(), Or(), Xor(), Eq(), Ne(), Lt(), Le(), Gt(), Ge())
@@ -81,8 +82,13 @@ def literals(dtype: DType) -> st.SearchStrategy[Literal]:
         vals = [0j, 1 + 0j, complex(-0.0, -0.0), -1 + 0j, 1j]
     else:
         vals = [0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf")]
-    weak = st.booleans() if dtype in (dtypes.float32, dtypes.int32, dtypes.float64) else st.just(False)
+    weak = st.booleans() if dtype in WEAK else st.just(False)
     return st.builds(lambda val, w: Literal(val, ShapedArray((), dtype, w)), st.sampled_from(vals), weak)
+
+
+def _types(dtype: DType) -> st.SearchStrategy[ShapedArray]:
+    weak = st.sampled_from((False, False, dtype in WEAK))
+    return st.builds(lambda shape, w: ShapedArray(shape, dtype, w), st.sampled_from(SHAPES), weak)
 
 
 def _window(draw: DrawFn, x: Atom) -> Primitive:
@@ -145,13 +151,14 @@ def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
     if kind == "unary":
         return draw(st.sampled_from((*UNARY, IntegerPow(1)))), [x]
     if kind == "convert":
-        return ConvertElementType(draw(st.sampled_from(KINDS[:7]))), [x]
+        dtype = draw(st.sampled_from(KINDS[:7]))
+        return ConvertElementType(dtype, dtype in WEAK and draw(st.booleans())), [x]
     if kind == "move":
         return _moving(draw, values)
     alike = [y for y in values if y.aval.dtype == x.aval.dtype]
     y = draw(st.sampled_from([*alike, x]) | literals(x.aval.dtype))
     if kind == "choose":
-        masks = [v for v in values if dtypes.is_bool(v.aval.dtype)]
+        masks = [v for v in values if dtypes.is_bool(v.aval.dtype) or dtypes.is_integer(v.aval.dtype)]
         which = draw(st.sampled_from(masks) if masks else literals(dtypes.bool_))
         return SelectN(), [which if draw(st.booleans()) else draw(literals(dtypes.bool_)), x, y]
     prims: Sequence[Primitive] = (*BINARY, Complex()) if x.aval.dtype == dtypes.float32 else BINARY
@@ -163,7 +170,7 @@ def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
 def peepholes(draw: DrawFn, max_steps: int = 12, effects: bool = False) -> Jaxpr:
     """A straight program, with `effects` one that tells some of its values; steps that don't fit are left out."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
-    avals = [ShapedArray(draw(st.sampled_from(SHAPES)), k) for k in kinds for _ in range(draw(st.integers(1, 2)))]
+    avals = [draw(_types(k)) for k in kinds for _ in range(draw(st.integers(1, 2)))]
     inputs = tuple([Var(i, a) for i, a in enumerate(avals)])
     values: list[Atom] = list(inputs)
     eqns: list[Eqn] = []
