@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast, final
 from attrs import evolve, frozen
 from typing_extensions import override
 
+from tracefx import numpy as fnp
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.primitive import Primitive, Tangent, Zero
+from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.trees import PyTree
 from tracefx.core.values import Value, as_value
+from tracefx.ops.basis import batch_first
 from tracefx.testing.errors import Evidence, Inapplicable, LawError
 from tracefx.testing.evidence import definition_of, import_of, script, shown, source_of
 from tracefx.testing.law import difference
-from tracefx.testing.laws import fronted, require_derivatives
+from tracefx.testing.laws import require_derivatives
 from tracefx.testing.programs import Function
 from tracefx.testing.subjects import (
-    Several,
     Subject,
     as_arrays,
     dense,
@@ -128,9 +129,23 @@ def _pulled(subject: Subject) -> list[Value]:
 
 
 def _batched(subject: Subject) -> list[Value]:
-    batch = Several.like(subject.args)
-    axes = (0,) * len(subject.args)
-    return fronted(mapped(subject.run, batch.stacked(axes), axes, batch.size), batch.size)
+    """Along first axes, and along last ones. The batch is made by operations, so that the arguments may be traced."""
+    sides = {n for a in subject.args for n in a.aval.shape}
+    size = next(n for n in range(2, 4 + len(sides)) if n not in sides)
+    rows = [[_varied(x, k) for k in range(size)] for x in as_arrays(subject.args)]
+    outs: list[Value] = []
+    for axes in ((0,) * len(rows), tuple([a.aval.ndim for a in subject.args])):
+        args = [fnp.stack(row, axis) for row, axis in zip(rows, axes, strict=True)]
+        for out, axis, _ in mapped(subject.run, args, axes, size):
+            outs.append(batch_first(out, axis, MappedAxis(size)))
+    return outs
+
+
+def _varied(x: Array, k: int) -> Array:
+    """The element number `k` of a batch: the numbers of the first in another order, one number alone a bit smaller."""
+    if x.size > 1:
+        return fnp.roll(x, k)
+    return x * (1 - k / 8) if dtypes.is_inexact(x.dtype) else x
 
 
 def _compiled(subject: Subject) -> list[Value]:

@@ -21,7 +21,7 @@ from tracefx.programs import VOCABULARY, parse_jaxpr
 from tracefx.testing.errors import Evidence, LawError
 from tracefx.testing.programs import IMPORTS, Written
 from tracefx.testing.reduction import Candidate, smallest
-from tracefx.testing.subjects import Subject, packed, staged
+from tracefx.testing.subjects import Subject, packed, staged, widened
 from tracefx.testing.tolerances import PROGRAM, Ulps
 
 
@@ -47,6 +47,9 @@ def evidence(check: Callable[[Subject], None], call: str, subject: Subject, opti
         return False
 
     found = smallest(Candidate(jaxpr, tuple(consts), subject.args), breaks)
+    if found is None:  # in 64 bits, to which derivatives widen, it may be another program
+        wide = widened(subject)
+        found = smallest(Candidate(*staged(wide.run, [a.aval for a in wide.args]), wide.args), breaks)
     if found is None:
         return Evidence(
             f"traced, the function is this program:\n{shown(jaxpr)}\n"
@@ -77,7 +80,8 @@ def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options
     names = sorted({call, *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)]})
     contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
     text = " ".join([definitions, *given])
-    imports = [line for line in IMPORTS if f"{line.split()[-1]}." in text or (contexts and "as fx" in line)]
+    modules = {line: line.split()[-1] for line in IMPORTS}
+    imports = [line for line, name in modules.items() if re.search(rf"\b{name}\.", text) or (contexts and name == "fx")]
     lines = [*imports, f"from tracefx.testing import {', '.join(names)}", "", definitions, ""]
     if contexts:
         lines.append(f"with {', '.join(contexts)}:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context, copy_context
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -10,7 +11,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx import numpy as fnp
-from tracefx.core.errors import EscapedTracerError, MissingRuleError
+from tracefx.core.errors import EscapedTracerError, HandlerStateError, MissingRuleError
 from tracefx.core.handler import Handler, Tracer, current, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.trees import PyTree
@@ -88,6 +89,8 @@ class Case:
     transparent: bool
     around: Around
     ulps: Ulps
+    context: Context = field(factory=copy_context, init=False)
+    """What is in force before the handler is tried."""
 
     def handled(self, f: Function) -> Function:
         return self.around(self.make_handler, f)
@@ -111,7 +114,7 @@ class Case:
     def broken(self, what: str, found: str, program: Function | None = None) -> LawError:
         call = f"{name_of(self.f)}({', '.join(map(source_of, self.args))})"
         error = LawError(f"{what}, but not so for {name_of(self.make_handler)} around {call}\n{found}")
-        return error.shown_by(lambda: self.evidence(program))
+        return error.shown_by(lambda: self.context.copy().run(self.evidence, program))
 
     def evidence(self, program: Function | None) -> Evidence | None:
         """The function's program, what the handler made of it, and Python that fails so."""
@@ -169,6 +172,8 @@ def leaves_the_context(case: Case, statement: str) -> None:
     before = current()
     outcome = Outcome.of(case.handled(case.f), case.args)
     _same_context(case, statement, before, "it is done")
+    if isinstance(outcome.error, HandlerStateError):
+        raise case.broken(statement, f"  {outcome.error}")
     if outcome.error is not None:
         raise outcome.error
 
@@ -181,7 +186,9 @@ def lets_exceptions_through(case: Case, statement: str) -> None:
             before = current()
             outcome = Outcome.of(run, case.args)
             if not isinstance(outcome.error, Thrown):
-                raise case.broken(statement, f"  raised {where}, at operation {fuse}, it is lost: the call {outcome}")
+                raise case.broken(
+                    statement, f"  raised {where}, at operation {fuse}, it does not come out: the call {outcome}"
+                )
             _same_context(case, statement, before, f"an exception {where}, at operation {fuse}")
     again = Outcome.of(case.handled(case.f), case.args)
     found = outcome_difference(again, want, ("after exceptions", "before"), EXACT)
@@ -373,7 +380,7 @@ def check_handler(
     for law in laws:
         try:
             for case in cases:
-                law.check(case)
+                case.context.copy().run(law.check, case)  # so that what a handler leaves behind is gone with it
             held.append(law.name)
         except (Inapplicable, MissingRuleError) as error:
             left_out[law.name] = str(error)

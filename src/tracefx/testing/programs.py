@@ -189,7 +189,7 @@ UNARY: Final[Mapping[str, str]] = MappingProxyType(
         "log": "fnp.log(1.5 + {0} * {0})",
         "sqrt": "fnp.sqrt(0.5 + fnp.abs({0}))",
         "negative": "-{0}",
-        "cube": "fnp.tanh({0}) ** 3",
+        "cube": "fnp.sin({0}) ** 3",
         "reciprocal": "1 / (2 + fnp.sin({0}))",
         "to integers and back": "(4 * fnp.tanh({0})).astype(np.int32).astype({0}.dtype) * 0.5",
     }

@@ -28,7 +28,7 @@ class Candidate:
     """A program with constants, and arguments."""
 
     jaxpr: Jaxpr
-    consts: tuple[Value, ...]
+    consts: Sequence[Value]
     args: tuple[Value, ...]
 
     def run(self, *xs: Value) -> list[Value]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -43,6 +47,18 @@ def _reshaping(draw: DrawFn, place: int, shape: Shape) -> Apply:
     return steps.expand(place, axis)
 
 
+_MORE: Final = st.integers(0, 5).map(bool)
+
+
+def _counted(draw: DrawFn, most: int) -> Iterator[int]:
+    """The numbers of steps. The same is drawn for each, and once more at the end: so shrinking can take any away."""
+    for i in itertools.count():
+        more = draw(_MORE)
+        if i and (i == most or not more):
+            return
+        yield i
+
+
 @st.composite
 def programs(draw: DrawFn, max_steps: int = 7, max_inputs: int = 3) -> Program:
     """Straight-line programs of floats, every step of which fits; of up to 64 numbers a value, now and then none."""
@@ -50,7 +66,7 @@ def programs(draw: DrawFn, max_steps: int = 7, max_inputs: int = 3) -> Program:
     given = tuple(draw(st.lists(st.lists(sizes, max_size=2).map(tuple), min_size=1, max_size=max_inputs)))
     known = list(given)
     made: list[Step] = []
-    for _ in range(draw(st.integers(1, max_steps))):
+    for _ in _counted(draw, max_steps):
         x = draw(st.integers(0, len(known) - 1))
         partners = [i for i, s in enumerate(known) if _fits(known[x], s)]
         products = [i for i, s in enumerate(known) if s and known[x] and known[x][-1] == s[-2:][0]]
@@ -58,11 +74,11 @@ def programs(draw: DrawFn, max_steps: int = 7, max_inputs: int = 3) -> Program:
         if kind == "product" and products:
             step = steps.dot(x, draw(st.sampled_from(products)))
         elif kind == "binary":
-            step = steps.binary(draw(st.sampled_from(sorted(BINARY))), x, draw(st.sampled_from(partners)))
+            step = steps.binary(draw(st.sampled_from(tuple(BINARY))), x, draw(st.sampled_from(partners)))
         elif kind == "shape" and len(known[x]) < 4:
             step = _reshaping(draw, x, known[x])
         else:
-            step = steps.unary(draw(st.sampled_from(sorted(UNARY))), x)
+            step = steps.unary(draw(st.sampled_from(tuple(UNARY))), x)
         out = np.asarray(step.at(np, *[np.zeros(known[i]) for i in step.operands]))
         if out.size <= 64:
             made.append(step)
@@ -80,10 +96,11 @@ KINDS = ("cond", "switch", "scan", "while", "wrapped")
 def _bodies(draw: DrawFn, known: int, depth: int, max_steps: int) -> tuple[Step, ...]:
     """Steps on values of one shape, the first `known` of which are there; `depth` says how deep structures may nest."""
     made: list[Step] = []
-    for i in range(draw(st.integers(1, max_steps))):
-        # The last value is the result, so each step goes on from it.
-        x = known + i - 1 if made else draw(st.integers(0, known - 1))
+    for i in _counted(draw, max_steps):
+        # The last value is the result, so each step but the first goes on from it.
+        x = draw(st.integers(0, known - 1))
         y = draw(st.integers(0, known + i - 1))
+        x = known + i - 1 if made else x
         made.append(draw(_step(x, y, depth)))
     return tuple(made)
 
@@ -92,9 +109,9 @@ def _bodies(draw: DrawFn, known: int, depth: int, max_steps: int) -> tuple[Step,
 def _step(draw: DrawFn, x: int, y: int, depth: int) -> Step:
     kind = draw(st.sampled_from(("unary", "binary", *(KINDS * 2 if depth else ()))))
     if kind == "unary":
-        return steps.unary(draw(st.sampled_from(sorted(UNARY))), x)
+        return steps.unary(draw(st.sampled_from(tuple(UNARY))), x)
     if kind == "binary":
-        return steps.binary(draw(st.sampled_from(sorted(BINARY))), x, y)
+        return steps.binary(draw(st.sampled_from(tuple(BINARY))), x, y)
     body = _bodies(2, depth - 1, 2)
     if kind == "cond":
         return Branch((x, y), draw(st.sampled_from((-0.5, 0.0, 0.5))), draw(body), draw(body))
@@ -121,9 +138,9 @@ def structured_programs(draw: DrawFn, max_steps: int = 3, depth: int = 2) -> Pro
 
 @st.composite
 def stacks(draw: DrawFn, count: int, max_layers: int = 3) -> tuple[Layer, ...]:
-    """Layers from the inside out, for a function of `count` inputs."""
+    """Up to `max_layers` layers from the inside out, for a function of `count` inputs."""
     layers = []
-    for name in draw(st.lists(st.sampled_from(LAYERS), min_size=1, max_size=max_layers)):
+    for name in draw(st.lists(st.sampled_from(LAYERS), max_size=max_layers)):
         mapped = draw(st.lists(st.booleans(), min_size=count, max_size=count)) if name == "vmap" else [True] * count
         layers.append(Layer(name, tuple(mapped if any(mapped) else [True] * count)))
     return tuple(layers)

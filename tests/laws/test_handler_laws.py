@@ -1,0 +1,350 @@
+"""What every handler keeps: the check passes handlers that are right, and names what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, final
+
+import numpy as np
+import pytest
+from attrs import field, frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.test_reports import broken, fails_again, python_of
+from tracefx.core.handler import CURRENT
+from tracefx.extend import (
+    Array,
+    Handler,
+    Interpreter,
+    Primitive,
+    Rules,
+    ShapedArray,
+    Tracer,
+    Value,
+    as_array,
+    bind1,
+    current,
+    handling,
+)
+from tracefx.interpreters.jvp import JVP
+from tracefx.ops.transcendental import Cos, Sin
+from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, check_handler
+from tracefx.testing.handlers import (
+    MakeHandler,
+    acts_inside,
+    composes,
+    does_what_is_meant,
+    keeps_its_tracers,
+    keeps_the_laws,
+    leaves_the_context,
+    lets_exceptions_through,
+)
+
+X: Final = np.array([0.5, -1.5, 2.0], np.float32)
+NAMES: Final = tuple([law.name for law in HANDLER_LAWS])
+
+
+@frozen(eq=False)
+class HandsOn(Handler):
+    """The base of handlers without a base."""
+
+    inner: Handler
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.inner.bind(prim, args)
+
+
+# ------------------------------------------------------------------ right ones
+
+
+@final
+@frozen(eq=False)
+class Watching(Interpreter):
+    """Remembers the names of operations; sees them inside of programs too."""
+
+    everything: ClassVar[bool] = True
+    seen: list[str] = field(factory=list)
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        self.seen.append(prim.name)
+        return super().bind(prim, args)
+
+
+def turned(handler: Turning, op: Sin, x: Value) -> list[Value]:
+    return [bind1(Cos(), x)]
+
+
+TURNING: Final = Rules["Turning", Value]().on(Sin, turned)
+
+
+@final
+@frozen(eq=False)
+class Turning(Interpreter):
+    """Cosines in the place of sines."""
+
+    everything: ClassVar[bool] = True
+    key: ClassVar[str] = "turning"
+
+    @property
+    @override
+    def rules(self) -> Rules[Turning, Value]:
+        return TURNING
+
+
+def waves(x: Any) -> Any:
+    return fnp.sin(x) * 2 + fnp.sin(x * x)
+
+
+def as_meant(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Of `waves`, and of what transformations make of it, what `Turning` has to make."""
+
+    def run(*args: Any) -> Any:
+        closed = fx.make_jaxpr(f)(*args)
+        turned = fx.parse_jaxpr(str(closed.jaxpr).replace("= sin ", "= cos "))
+        return fx.jaxpr_as_fun(fx.ClosedJaxpr(turned, closed.consts))(*fx.tree.leaves(args))
+
+    return run
+
+
+def test_handlers_that_change_nothing() -> None:
+    for make in (Identity, HandsOn, Watching, lambda inner: Identity(Identity(inner))):
+        report = check_handler(make)
+        assert report.held == NAMES
+        assert not report.left_out
+
+
+def test_a_handler_that_changes_what_operations_are() -> None:
+    report = check_handler(Turning, transparent=False)
+    assert report.held == (
+        "leaves_the_context",
+        "lets_exceptions_through",
+        "keeps_its_tracers",
+        "acts_inside",
+        "keeps_the_laws",
+    )
+    assert set(report.left_out) == {"does_what_is_meant", "composes"}
+    assert "give a meaning" in str(report)
+
+    def list_of_waves(x: Any) -> list[Any]:
+        return [waves(x)]
+
+    assert check_handler(Turning, list_of_waves, X, meaning=as_meant).held == NAMES
+
+
+class Dual(NamedTuple):
+    primal: Array
+    tangent: Array
+
+
+def test_a_handler_with_values_of_its_own_is_put_around_by_the_test() -> None:
+    def around(make: MakeHandler, f: Callable[..., Any]) -> Callable[..., Any]:
+        def run(x: Any) -> Any:
+            with handling(make(current())) as handler:
+                assert isinstance(handler, JVP)
+                out = f(as_array(handler.wrap(as_array(x), fnp.ones_like(x))))
+            primal, tangent = handler.unwrap(out)
+            return primal, tangent
+
+        return run
+
+    def meaning(f: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: fx.jvp(f, (x,), (fnp.ones_like(x),))
+
+    laws = [law for law in HANDLER_LAWS if law is not composes]  # which puts it around functions of more than an array
+    assert check_handler(JVP, waves, X, around=around, meaning=meaning, laws=laws).held == tuple(
+        [law.name for law in laws]
+    )
+
+
+# ------------------------------------------------------------------ wrong ones
+
+
+class Unentered(HandsOn):
+    """As `Turning`, but not inside of programs."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.inner.bind(Cos() if isinstance(prim, Sin) else prim, args)
+
+
+class Entered(HandsOn):
+    """Enters calls, and nothing else that carries programs."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if prim.name == "jit":
+            (body,) = prim.jaxprs()  # type: ignore[attr-defined]  # a call has one
+            with handling(self):
+                return fx.eval_jaxpr(body, (), args)
+        return self.inner.bind(Cos() if isinstance(prim, Sin) else prim, args)
+
+
+class Forgetful(HandsOn):
+    """Leaves the handler below it in force."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        CURRENT.set(self.inner)
+        return self.inner.bind(prim, args)
+
+
+class ForgetfulOnce(HandsOn):
+    """Leaves the handler below it in force if that raises."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        token = CURRENT.set(self.inner)
+        outs = self.inner.bind(prim, args)
+        CURRENT.reset(token)
+        return outs
+
+
+class Silent(HandsOn):
+    """What goes wrong, it takes for nothing."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        try:
+            return self.inner.bind(prim, args)
+        except Exception:
+            return args[:1]
+
+
+@frozen(eq=False)
+class Grudging(HandsOn):
+    """Once something went wrong anywhere, it does otherwise."""
+
+    offended: ClassVar[list[str]] = []
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        try:
+            return self.inner.bind(Cos() if self.offended and isinstance(prim, Sin) else prim, args)
+        except Exception:
+            self.offended.append(prim.name)
+            raise
+
+
+class Mine(Tracer):
+    __slots__ = ("aval", "handler", "origin", "x")
+
+    def __init__(self, handler: Handler, x: Value) -> None:
+        self.handler, self.x, self.aval, self.origin = handler, x, x.aval, None
+
+    aval: ShapedArray
+    handler: Handler
+    origin: None
+
+
+class Leaking(HandsOn):
+    """Gives tracers of its own, which nobody unwraps."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        bare = [a.x if isinstance(a, Mine) else a for a in args]
+        return [Mine(self, out) for out in self.inner.bind(prim, bare)]
+
+
+class Rounding(HandsOn):
+    """Is off by a last digit."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        outs = self.inner.bind(prim, args)
+        with handling(self.inner):
+            return [fnp.multiply(as_array(o), np.float32(1 + 2.0**-23)) for o in outs]
+
+
+class Peeking(HandsOn):
+    """Does otherwise where it is over another handler than evaluation."""
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.inner.bind(Cos() if self.inner.below is not None and isinstance(prim, Sin) else prim, args)
+
+
+@pytest.mark.parametrize(
+    ("make", "law", "transparent", "says"),
+    [
+        (Unentered, acts_inside, False, "  inside jit: "),
+        (Entered, acts_inside, False, "  inside checkpoint: "),
+        (Forgetful, leaves_the_context, True, "leaving a block that made Forgetful current, but evaluation is current"),
+        (ForgetfulOnce, lets_exceptions_through, True, "does not come out: the call raises HandlerStateError"),
+        (Silent, lets_exceptions_through, True, "raised below the handler, at operation 0, it does not come out"),
+        (Grudging, lets_exceptions_through, True, "  after exceptions: "),
+        (Leaking, keeps_its_tracers, True, "output 0 is Mine(f32[3]), which belongs to Leaking"),
+        (Unentered, does_what_is_meant, True, "  without it: "),
+        (Rounding, does_what_is_meant, True, "allowed is no difference"),
+        (Peeking, composes, True, "COMPILED of it"),
+        (Peeking, keeps_the_laws, False, "staged"),
+    ],
+)
+def test_a_handler_that_is_wrong(make: MakeHandler, law: HandlerLaw, transparent: bool, says: str) -> None:
+    before = current()
+    error = broken(lambda: check_handler(make, transparent=transparent, laws=[law]))
+    assert current() is before
+    assert error.message.startswith(f"{law.statement}")
+    assert says in error.message
+    Grudging.offended.clear()
+
+
+def test_composition_is_checked_in_both_orders() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    error = broken(lambda: check_handler(Peeking, f, X, laws=[composes]))
+    assert error.message.startswith(composes.statement)
+    assert "COMPILED of it" in error.message
+
+
+def test_the_report_runs() -> None:
+    error = broken(lambda: check_handler(Unentered, transparent=False))
+    assert python_of(error) == [
+        "import tracefx.numpy as fnp",
+        "from tracefx.testing import array, check_handler",
+        "",
+        "from tests.laws.test_handler_laws import Unentered",
+        "def one_operation(x):",
+        "    return fnp.sin(x)",
+        "",
+        "check_handler(Unentered, one_operation, array([0.5, -1.5, 2.0], 'float32'), transparent=False)",
+    ]
+    assert error.evidence is not None
+    assert error.evidence.programs.splitlines()[:3] == [
+        "the program:",
+        "  { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }",
+        "under the handler, what differs is this program:",
+    ]
+    fails_again(error)
+
+
+def test_meaning_and_transparence_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="a transparent handler has no other meaning"):
+        check_handler(Identity, meaning=lambda f: f, transparent=True)
+
+
+def test_a_function_that_raises_is_no_function_to_check_with() -> None:
+    def f(x: Any) -> Any:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        check_handler(Identity, f, X)
+
+
+def test_bombs_count_operations() -> None:
+    x = fnp.asarray(X)
+    with handling(Bomb(current(), RuntimeError, -1)) as bomb:
+        waves(x)
+    assert bomb.seen == ["sin", "mul", "mul", "sin", "add"]
+    with handling(Bomb(current(), RuntimeError, 3)) as bomb, pytest.raises(RuntimeError):
+        waves(x)
+    assert bomb.seen == ["sin", "mul", "mul", "sin"]
