@@ -81,7 +81,7 @@ def literals(dtype: DType) -> st.SearchStrategy[Literal]:
     elif dtypes.is_complex(dtype):
         vals = [0j, 1 + 0j, complex(-0.0, -0.0), -1 + 0j, 1j]
     else:
-        vals = [0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf")]
+        vals = [0.0, -0.0, 1.0, -1.0, 2.0, float("nan"), float("inf"), -float("inf")]
     weak = st.booleans() if dtype in WEAK else st.just(False)
     return st.builds(lambda val, w: Literal(val, ShapedArray((), dtype, w)), st.sampled_from(vals), weak)
 

@@ -36,6 +36,7 @@ from tracefx.rewriting import (
     RewriteTypeError,
     Rule,
     Term,
+    optimize,
     rewrite,
     rule,
     simplify,
@@ -435,6 +436,16 @@ def test_lines_are_kept() -> None:
     jaxpr = fx.make_jaxpr(lambda x: fx.lax.exp(fx.lax.sin(x)))(1.0)
     made = rewrite(jaxpr, [sin_to_cos])
     assert [str(e.source) for e in made.eqns] == [str(e.source) for e in jaxpr.eqns]
+
+
+def test_programs_that_rules_run_keep_theirs() -> None:
+    def chosen(x: fx.Array) -> fx.Array:
+        return fx.lax.exp(x)
+
+    program = fx.make_jaxpr(lambda x: fx.lax.switch(fnp.int32(0), [chosen, fx.lax.cos], x))(fnp.float32(1))
+    (eqn,) = [e for e in optimize(program).eqns if e.prim.name == "exp"]
+    assert eqn.source is not None
+    assert eqn.source.place().line == chosen.__code__.co_firstlineno + 1
 
 
 def test_closed_programs_keep_their_constants() -> None:

@@ -32,6 +32,19 @@ DOES: Final = (
     ("subtract_nothing", "a:f32[3]. let b:f32[3] = sub a 0.0:f32[] in (b,)", "a:f32[3]. let in (a,)"),
     ("multiply_by_one", "a:f32[3]. let b:f32[3] = mul 1.0:f32[] a in (b,)", "a:f32[3]. let in (a,)"),
     ("divide_by_one", "a:f32[3]. let b:f32[3] = div a 1.0:f32[] in (b,)", "a:f32[3]. let in (a,)"),
+    (
+        "negative_by_minus_one",
+        "a:f32[]. let b:f32[] = mul -1.0:f32[] a in (b,)",
+        "a:f32[]. let b:f32[] = neg a in (b,)",
+    ),
+    (
+        "negative_by_minus_one",
+        "a:f32[]. let b:f32[] = div a -1.0:f32[] in (b,)",
+        "a:f32[]. let b:f32[] = neg a in (b,)",
+    ),
+    ("extreme_of_a_bound", "a:f32[3]. let b:f32[3] = max -inf:f32[] a in (b,)", "a:f32[3]. let in (a,)"),
+    ("extreme_of_a_bound", "a:u8[3]. let b:u8[3] = max a 0:u8[] in (b,)", "a:u8[3]. let in (a,)"),
+    ("extreme_of_a_bound", "a:bool[]. let b:bool[] = min a True:bool[] in (b,)", "a:bool[]. let in (a,)"),
     ("first_power", "a:f32[3]. let b:f32[3] = integer_pow[y=1] a in (b,)", "a:f32[3]. let in (a,)"),
     ("multiply_integers_by_zero", "a:i32[]. let b:i32[] = mul a 0:i32[] in (b,)", "a:i32[]. let in (0:i32[],)"),
     ("equal_integers_cancel", "a:i32[]. let b:i32[] = sub a a in (b,)", "a:i32[]. let in (0:i32[],)"),
@@ -204,11 +217,6 @@ FAST: Final = (
     ("add_zero", "a:f32[]. let b:f32[] = add a 0.0:f32[] in (b,)", "a:f32[]. let in (a,)"),
     ("multiply_by_zero", "a:f32[]. let b:f32[] = mul a 0.0:f32[] in (b,)", "a:f32[]. let in (0:f32[],)"),
     ("multiply_complex_by_one", "a:c64[]. let b:c64[] = mul a (1+0j):c64[] in (b,)", "a:c64[]. let in (a,)"),
-    (
-        "multiply_by_minus_one",
-        "a:f32[]. let b:f32[] = mul a -1.0:f32[] in (b,)",
-        "a:f32[]. let b:f32[] = neg a in (b,)",
-    ),
     ("equal_numbers_cancel", "a:f32[]. let b:f32[] = sub a a in (b,)", "a:f32[]. let in (0:f32[],)"),
     ("divide_by_itself", "a:f32[]. let b:f32[] = div a a in (b,)", "a:f32[]. let in (1:f32[],)"),
     (
@@ -273,6 +281,9 @@ STAYS: Final = (
         "c:f32[3] = mul a b in (c,)"
     ),
     "a:f32[]. let b:f32[] = sub a a in (b,)",  # NaN
+    "a:f32[]. let b:f32[] = max a inf:f32[] in (b,)",
+    "a:f32[]. let b:f32[] = div -1.0:f32[] a in (b,)",
+    "a:c64[]. let b:c64[] = mul a (-1+0j):c64[] in (b,)",
     "a:f32[]. let b:bool[] = eq a a in (b,)",
     "a:f32[]. let b:bool[] = le a a in (b,)",
     (

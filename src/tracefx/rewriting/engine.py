@@ -16,7 +16,7 @@ from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce, in_bodies
 from tracefx.core.primitive import Primitive
-from tracefx.core.source import at
+from tracefx.core.source import ORIGIN, at
 from tracefx.core.values import Value
 from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.rewriting.rules import Rule
@@ -124,7 +124,7 @@ class _Walk:
             return term
 
         changed = False
-        token = CURRENT.set(self.handler)
+        token, origin = CURRENT.set(self.handler), ORIGIN.set(None)
         try:
             for eqn in jaxpr.eqns:
                 prim = in_bodies(eqn.prim, lambda body: _rewritten(body, self.rules, self.limit))
@@ -134,6 +134,7 @@ class _Walk:
                 for v, term in zip(eqn.outs, self.settle(application), strict=True):
                     env[v.index] = term
         finally:
+            ORIGIN.reset(origin)
             CURRENT.reset(token)
         if not changed and not self.fired:
             return jaxpr
@@ -221,7 +222,7 @@ class _Walk:
                 self.circle(stack, application)
             seen.add(id(application))
             self.require_pure(frame, application)
-            if application.source is None:
+            if application.source is None:  # unless a rule runs a program, whose equations have lines of their own
                 application.source = frame.application.source
             todo.append((application, True))
             todo += [(x.application, False) for x in reversed(application.operands) if isinstance(x, Apply)]

@@ -8,7 +8,7 @@ from tracefx.core import dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.ops.arithmetic import DIV, Div, Mul, Neg, Sub, div, mul, neg, sub
+from tracefx.ops.arithmetic import DIV, Div, Mul, Neg, Sub, div, mul, sub
 from tracefx.ops.basis import filled
 from tracefx.ops.elementwise import Add
 from tracefx.ops.magnitude import ABS
@@ -137,19 +137,10 @@ def multiply_by_a_quotient(term: Apply) -> Replacement:
     return None
 
 
-@rule(Mul)
-def multiply_by_minus_one(term: Apply) -> Replacement:
-    for x, y in pairs(term):
-        if number_of(y) == -1 and x.aval == term.aval:
-            return neg(x)
-    return None
-
-
 FAST_MATH: Final[tuple[Rule, ...]] = (
     add_zero,
     multiply_by_zero,
     multiply_complex_by_one,
-    multiply_by_minus_one,
     equal_numbers_cancel,
     divide_by_itself,
     two_constants,

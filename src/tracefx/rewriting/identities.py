@@ -14,7 +14,7 @@ from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
-from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub, mul, sub
+from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub, mul, neg, sub
 from tracefx.ops.basis import BroadcastInDim, filled
 from tracefx.ops.bitwise import And, Not, Or, Xor
 from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
@@ -121,6 +121,33 @@ def multiply_by_one(term: Apply) -> Replacement:
 def divide_by_one(term: Apply) -> Replacement:
     x, y = term.operands
     return x if number_of(y) == 1 and not dtypes.is_complex(y.aval.dtype) and x.aval == term.aval else None
+
+
+@rule(Mul, Div)
+def negative_by_minus_one(term: Apply) -> Replacement:
+    x, y = term.operands
+    for a, b in [(x, y), (y, x)] if isinstance(term.prim, Mul) else [(x, y)]:
+        if number_of(b) == -1 and not dtypes.is_complex(b.aval.dtype) and a.aval == term.aval:
+            return neg(a)
+    return None
+
+
+@rule(Max, Min)
+def extreme_of_a_bound(term: Apply) -> Replacement:
+    """What nothing is less than, or greater than: infinities, of integers the last ones."""
+    for x, y in pairs(term):
+        n, dtype = number_of(y), y.aval.dtype
+        if n is None or dtypes.is_complex(dtype) or x.aval != term.aval:
+            continue
+        if dtypes.is_float(dtype):
+            low, high = -math.inf, math.inf
+        elif dtypes.is_bool(dtype):
+            low, high = 0, 1
+        else:
+            low, high = int(dtypes.iinfo(dtype).min), int(dtypes.iinfo(dtype).max)
+        if n == (low if isinstance(term.prim, Max) else high):
+            return x
+    return None
 
 
 @rule(IntegerPow)
@@ -347,6 +374,8 @@ IDENTITIES: Final[tuple[Rule, ...]] = (
     subtract_nothing,
     multiply_by_one,
     divide_by_one,
+    negative_by_minus_one,
+    extreme_of_a_bound,
     first_power,
     multiply_integers_by_zero,
     equal_integers_cancel,

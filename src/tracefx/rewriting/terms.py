@@ -22,7 +22,7 @@ from tracefx.core.jaxpr import Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
 from tracefx.core.printer import variable_name
-from tracefx.core.source import Provenance
+from tracefx.core.source import ORIGIN, Provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.rewriting.errors import RewriteError
 
@@ -141,7 +141,8 @@ class Rewriting(Handler):
                 f"a rule brings no effects into a program, but {prim.name} has {', '.join(sorted(map(str, done)))}"
             )
         operands = tuple([self.term(x, f"an operand of {prim.name}") for x in args])
-        return Application(self, prim, operands, prim.abstract_eval(*[x.aval for x in operands]), None).terms
+        avals = prim.abstract_eval(*[x.aval for x in operands])
+        return Application(self, prim, operands, avals, ORIGIN.get()).terms
 
     def term(self, x: Value, where: str) -> Term:
         """A value as a term of this program."""
