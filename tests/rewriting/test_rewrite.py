@@ -367,6 +367,19 @@ def test_a_rule_that_doubles_forever_ends() -> None:
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [Rule("double", double, (Sin,))])
 
 
+def test_programs_that_nest_forever() -> None:
+    jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
+    called = Rule("called", lambda t: fx.jit(lambda x: fx.lax.sin(x))(t.operands[0]), (Sin,))
+    with pytest.raises(RewriteLoopError, match="they make one that carries the same program, .* sin a in"):
+        rewrite(jaxpr, [called])
+
+    def deeper(term: Apply) -> Value:
+        return fx.jit(lambda x: fx.lax.sin(fx.lax.mul(x, float(np.random.default_rng().random()))))(term.operands[0])
+
+    with pytest.raises(RewriteLoopError, match="nest in programs without end"):
+        rewrite(jaxpr, [Rule("deeper", deeper, (Sin,))])
+
+
 def test_a_limit_of_one() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a; c:f32[] = sin b in (c,)")
     assert names(rewrite(jaxpr, [sin_to_cos], limit=1)) == ["cos", "cos"]

@@ -8,6 +8,7 @@ from typing import TypeVar
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 
 J = TypeVar("J", Jaxpr, ClosedJaxpr)
+"""A program, with its constants or without."""
 
 
 def over(program: J, change: Callable[[Jaxpr], Jaxpr]) -> J:

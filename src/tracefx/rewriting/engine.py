@@ -8,21 +8,21 @@ program is all it takes; a second one, after what nobody uses has gone, finds no
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn, TypeVar, final
+from typing import Final, NoReturn, final
 
 from tracefx.core.avals import show_avals
 from tracefx.core.handler import CURRENT
-from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce, in_bodies
 from tracefx.core.primitive import Primitive
 from tracefx.core.source import ORIGIN, at
 from tracefx.core.values import Value
+from tracefx.rewriting.closed import J, over
 from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.rewriting.rules import Rule
 from tracefx.rewriting.terms import Application, Apply, Input, Rewriting, Term, show
 
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
 LIMIT: Final = 1000
 _SHOWN: Final = 6
 
@@ -53,21 +53,26 @@ def rewrite(jaxpr: J, rules: Iterable[Rule], *, limit: int = LIMIT) -> J:
             raise TypeError(f"rewrite takes rules, made by Rule or the decorator rule, got {each!r}")
     if limit < 1:
         raise ValueError(f"rewrite: limit must be positive, got {limit}")
-    if isinstance(jaxpr, ClosedJaxpr):
-        new = _rewritten(jaxpr.jaxpr, chosen, limit)
-        return jaxpr if new is jaxpr.jaxpr else ClosedJaxpr(new, jaxpr.consts)
-    return _rewritten(jaxpr, chosen, limit)
+    try:
+        return over(jaxpr, lambda j: _rewritten(j, chosen, limit, ()))
+    except RecursionError as error:
+        raise RewriteLoopError("programs nest in programs without end: do rules put them there?") from error
 
 
-def _rewritten(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int) -> Jaxpr:
+def _rewritten(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
+    """`around` are programs that rules applied to, and in what came of which this one is a body."""
     key = ("rewrite", rules, limit)
-    return jaxpr.memo.get(key, lambda: _to_the_end(jaxpr, rules, limit))
+    return jaxpr.memo.get(key, lambda: _to_the_end(jaxpr, rules, limit, around))
 
 
-def _to_the_end(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int) -> Jaxpr:
-    fired: list[str] = []
+def _to_the_end(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
+    if jaxpr in around:
+        raise RewriteLoopError(
+            f"rules would go on forever: of a program they make one that carries the same program, {jaxpr}"
+        )
+    first, fired = jaxpr, list[str]()
     for _ in range(limit + 1):  # the last one to find nothing to do
-        walk = _Walk(jaxpr, rules, limit)
+        walk = _Walk(jaxpr, rules, limit, around if jaxpr is first else (*around, first))
         new = walk.run()
         if new is jaxpr:
             return jaxpr
@@ -95,8 +100,9 @@ class _Frame:
 class _Walk:
     """One walk through a program."""
 
-    def __init__(self, jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int) -> None:
+    def __init__(self, jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> None:
         self.jaxpr = jaxpr
+        self.around = around
         self.rules = rules
         self.limit = limit
         self.handler = Rewriting()
@@ -127,7 +133,7 @@ class _Walk:
         token, origin = CURRENT.set(self.handler), ORIGIN.set(None)
         try:
             for eqn in jaxpr.eqns:
-                prim = in_bodies(eqn.prim, lambda body: _rewritten(body, self.rules, self.limit))
+                prim = in_bodies(eqn.prim, self.body)
                 changed |= prim is not eqn.prim
                 operands = tuple([read(x) for x in eqn.inputs])
                 application = Application(self.handler, prim, operands, [v.aval for v in eqn.outs], eqn.source)
@@ -139,6 +145,9 @@ class _Walk:
         if not changed and not self.fired:
             return jaxpr
         return self.program(inputs, [read(x) for x in jaxpr.outs])
+
+    def body(self, jaxpr: Jaxpr) -> Jaxpr:
+        return _rewritten(jaxpr, self.rules, self.limit, self.around)
 
     # -------------------------------------------------------------- settling
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from attrs import evolve
 
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
@@ -11,8 +9,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import in_bodies, is_observable
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
+from tracefx.rewriting.closed import J
 
 
 def canonical(jaxpr: J) -> J:

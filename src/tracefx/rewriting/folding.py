@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 from tracefx.control.callback import HostCall
 from tracefx.control.checkpoint import Name
@@ -20,8 +20,8 @@ from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim
 from tracefx.ops.filling import Iota
 from tracefx.ops.operation import Compiled
+from tracefx.rewriting.closed import J
 
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
 MAX_SIZE: Final = 1024
 
 _KEPT: Final = (CarriesJaxprs, HostCall, HoldsFunctions, Compiled, Name, OptimizationBarrier, Plantable, PlatformIndex)

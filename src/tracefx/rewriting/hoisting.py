@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 from attrs import evolve, frozen
 
@@ -13,7 +13,7 @@ from tracefx.control.checkpoint import Name
 from tracefx.control.scan import Scan
 from tracefx.control.sowing import Plantable
 from tracefx.control.while_loop import While
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce, in_bodies, renumber
 from tracefx.core.primitive import HoldsFunctions, Primitive
@@ -21,9 +21,7 @@ from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, Reshape
 from tracefx.ops.filling import Iota
 from tracefx.ops.shape import Squeeze
-from tracefx.rewriting.closed import over
-
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
+from tracefx.rewriting.closed import J, over
 
 _STAYS: Final = (HostCall, HoldsFunctions, Name, OptimizationBarrier, Plantable, While)
 """Calls of others' code, what may run forever, and what is there for its own sake: each step has its own."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TypeVar, final
+from typing import final
 
 from attrs import frozen
 
 from tracefx.control.call import Application, Call
 from tracefx.control.checkpoint import Checkpoint
 from tracefx.control.ruled import RuledProgram
-from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import in_bodies, renumber
 from tracefx.core.primitive import Primitive
 from tracefx.core.source import Place, Provenance, Source
-from tracefx.rewriting.closed import over
-
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
+from tracefx.rewriting.closed import J, over
 
 
 def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, custom_rules: bool = False) -> J:

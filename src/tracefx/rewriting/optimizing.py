@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
-from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.passes import cse, dce
-from tracefx.rewriting.closed import over
+from tracefx.rewriting.closed import J, over
 from tracefx.rewriting.folding import fold_constants
 from tracefx.rewriting.hoisting import hoist_loop_invariants
 from tracefx.rewriting.inlining import inline
 from tracefx.rewriting.simplifying import simplify
 
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
 _ROUNDS: Final = 8
 
 

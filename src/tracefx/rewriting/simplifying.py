@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
-from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.rewriting.closed import J
 from tracefx.rewriting.engine import rewrite
 from tracefx.rewriting.fast_math import FAST_MATH
 from tracefx.rewriting.identities import IDENTITIES
 from tracefx.rewriting.layouts import LAYOUTS
 from tracefx.rewriting.rules import Rule
-
-J = TypeVar("J", Jaxpr, ClosedJaxpr)
 
 EXACT: Final[tuple[Rule, ...]] = IDENTITIES + LAYOUTS
 """The rules that hold bit for bit."""
