@@ -208,9 +208,8 @@ def _either(handler: Autocast, op: Primitive, *operands: Narrow | Value) -> Sequ
     ours = [x.role for x in operands if isinstance(x, Narrow)]
     if all(role is Role.CONSTANT for role in ours) and type(op) in MOVES:
         return _in_role(Role.CONSTANT, handler, op, *operands)
-    return _in_role(
-        Role.PRODUCT if Role.PRODUCT in ours and type(op) in (*MOVES, Add) else Role.VALUE, handler, op, *operands
-    )
+    is_part = Role.PRODUCT in ours and (type(op) is Add or type(op) in MOVES)
+    return _in_role(Role.PRODUCT if is_part else Role.VALUE, handler, op, *operands)
 
 
 def _wide(handler: Autocast, op: Primitive, *operands: Narrow | Value) -> Sequence[Value]:
@@ -246,7 +245,9 @@ def rules_for(policy: Policy) -> Rules[Autocast, Narrow | Value]:
     if BroadcastInDim in policy.either:
         rules = rules.on(BroadcastInDim, _broadcast)
     for cls in policy.narrow:
-        rules = rules.on(cls, _contraction if cls is DotGeneral else _narrow)
+        rules = rules.on(cls, _narrow)
+    if DotGeneral in policy.narrow:
+        rules = rules.on(DotGeneral, _contraction)
     return rules.on(ConvertElementType, _convert)
 
 
@@ -266,6 +267,14 @@ def autocast(fun: Callable[P, R], policy: Policy = bfloat16) -> Callable[P, R]:
     >>> import tracefx.numpy as fnp
     >>> f = autocast(lambda x, w: fnp.tanh(x @ w).sum())
     >>> print(fx.make_jaxpr(f)(fnp.ones((2, 3)), fnp.ones((3, 4))))
+    { lambda ; a:f32[2,3] b:f32[3,4]. let
+        c:bf16[2,3] = convert_element_type[new_dtype=bfloat16 weak_type=False] a
+        d:bf16[3,4] = convert_element_type[new_dtype=bfloat16 weak_type=False] b
+        e:bf16[2,4] = dot_general[dimension_numbers=(((1,), (0,)), ((), ()))] c d
+        f:bf16[2,4] = tanh e
+        g:f32[2,4] = convert_element_type[new_dtype=float32 weak_type=False] f
+        h:f32[] = reduce_sum[axes=(0, 1)] g
+      in (h,) }
     """
     require_callable("autocast", fun)
     if not isinstance(policy, Policy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias, final
 
 from attrs import Attribute, field, frozen
@@ -47,6 +48,10 @@ def _dtype(given: DTypeLike) -> DType:
     return dtypes.as_dtype(given, "the dtype of a policy")
 
 
+def _operations(given: Iterable[type[Primitive]]) -> Operations:
+    return tuple(given)
+
+
 def _require_float(policy: Policy, option: Attribute[DType], given: DType) -> None:
     if not dtypes.is_float(given) or dtypes.itemsize_bits(given) > 32:
         raise TypeError(f"Policy: {option.name} must be a float dtype of at most 32 bits, got {given}")
@@ -82,8 +87,8 @@ class Policy:
     """
 
     compute: DType = field(converter=_dtype, validator=_require_float)
-    narrow: Operations = field(default=CONTRACTIONS, converter=tuple, validator=_require_operations, repr=False)
-    either: Operations = field(default=EITHER, converter=tuple, validator=_require_operations, repr=False)
+    narrow: Operations = field(default=CONTRACTIONS, converter=_operations, validator=_require_operations, repr=False)
+    either: Operations = field(default=EITHER, converter=_operations, validator=_require_operations, repr=False)
     promote: Literal["widest", "narrowest"] = field(default="widest", validator=_require_promotion)
 
 

@@ -53,7 +53,7 @@ class StaticLossScale:
     """A loss scale that stays what it is. A tree, as `DynamicLossScale` is, and with its methods.
 
     >>> StaticLossScale(1024.0).unscale({"w": 2048.0})
-    {'w': Array(2., dtype=float32, weak_type=True)}
+    {'w': Array(2., dtype=float32)}
     """
 
     value: ArrayLike

@@ -1,0 +1,487 @@
+"""`autocast`: which operations are narrow, that types stay, and that training gets where it gets without."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attrs import evolve
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax, nn
+from tracefx.handlers import (
+    EITHER,
+    DynamicLossScale,
+    Policy,
+    StaticLossScale,
+    all_finite,
+    autocast,
+    bfloat16,
+    count,
+    float16,
+    select_tree,
+)
+from tracefx.ops.reduction import ReduceProd
+from tracefx.ops.transcendental import Exp
+
+F = Callable[..., Any]
+NARROWEST = Policy("bfloat16", promote="narrowest")
+RNG = np.random.default_rng(0)
+
+
+def cast(f: F, policy: Policy = bfloat16) -> F:
+    """`autocast`, for lambdas whose types nobody knows."""
+    return autocast(f, policy)
+
+
+def normal(*shape: int) -> Any:
+    return fnp.asarray(RNG.normal(size=shape).astype(np.float32))
+
+
+X, W, B = normal(4, 8), normal(8, 8) / 3, normal(8)
+
+
+def leaves(tree: Any) -> list[Any]:
+    return fx.tree.leaves(tree)
+
+
+def dots(f: F, *args: Any) -> list[str]:
+    """The types of what contractions give."""
+    return re.findall(r":(\w+)\[[\d,]*\] = dot_general", str(fx.make_jaxpr(f)(*args)))
+
+
+def results(operation: str, f: F, *args: Any) -> list[str]:
+    return re.findall(rf":(\w+)\[[\d,]*\]\*? = {operation}\b", str(fx.make_jaxpr(f)(*args)))
+
+
+# ------------------------------------------------------------------ what is narrow
+
+
+@pytest.mark.parametrize("policy", [bfloat16, float16], ids=["bfloat16", "float16"])
+def test_contractions_are_narrow(policy: Policy) -> None:
+    short = "bf16" if policy is bfloat16 else "f16"
+    assert dots(cast(lambda x, w: x @ w, policy), X, W) == [short]
+    assert dots(cast(lambda x, w: fnp.einsum("ij,kj,jl->ikl", x, w, w), policy), X, W) == [short, short]
+    assert dots(fx.grad(cast(lambda w: fnp.sum((X @ w) ** 2), policy)), W) == [short] * 2
+    assert dots(cast(fx.grad(lambda w: fnp.sum((X @ w) ** 2)), policy), W) == [short] * 2
+
+
+def test_other_operations_are_wide() -> None:
+    def f(x: Any, w: Any) -> Any:
+        y = x @ w
+        return fnp.exp(y), fnp.log(y), fnp.sum(y), fnp.cumsum(y), y**3, fnp.sqrt(y), fnp.prod(y)
+
+    for name in ("exp", "log", "reduce_sum", "cumsum", "integer_pow", "sqrt", "reduce_prod"):
+        assert results(name, cast(f), X, W) == ["f32"], name
+
+
+def test_operations_between_go_along() -> None:
+    def f(x: Any, w: Any) -> Any:
+        y = x @ w
+        y = fnp.where(y > 0, y, 0.0) * 0.25
+        y = fnp.tanh(fnp.concatenate([y.T, fnp.zeros((1, 4))])[::-1])
+        return fnp.maximum(y, 1.0) - y
+
+    program = fx.make_jaxpr(cast(f))(X, W)
+    wide = [e.prim.name for e in program.jaxpr.eqns if any(str(v.aval).startswith("f32") for v in e.outs)]
+    assert wide == ["convert_element_type"]  # of the result
+
+
+def test_a_bias_is_part_of_a_contraction() -> None:
+    assert results("add", cast(lambda x, w, b: x @ w + b), X, W, B) == ["bf16"]
+    assert results("add", cast(lambda x, w, b: b + x @ w), X, W, B) == ["bf16"]
+    batched = fx.vmap(lambda x, w, b: x @ w + b, (0, None, None))
+    assert results("add", cast(batched), X, W, B) == ["bf16"]
+    assert results("add", fx.vmap(cast(lambda x, w, b: x @ w + b), (0, None, None)), X, W, B)[0] in ("f32", "bf16")
+
+
+def test_the_widest_dtype_counts() -> None:
+    assert results("add", cast(lambda x, w: x @ w + X), X, W) == ["f32"]
+    assert results("mul", cast(lambda x, w, b: (x @ w) * b), X, W, B) == ["f32"]
+    assert results("sub", cast(lambda x, w: (x @ w) - fnp.mean(x @ w, 0)), X, W) == ["f32"]
+
+
+def test_or_the_narrowest() -> None:
+    assert results("add", cast(lambda x, w: x @ w + X, NARROWEST), X, W) == ["bf16"]
+    assert results("mul", cast(lambda x, w, b: (x @ w) * b, NARROWEST), X, W, B) == ["bf16"]
+    assert results("exp", cast(lambda x, w: fnp.exp(x @ w), NARROWEST), X, W) == ["f32"]
+    assert results("add", cast(lambda x: x + X, NARROWEST), X) == ["f32"]
+
+
+def test_numbers_the_narrow_dtype_lacks_keep_operations_wide() -> None:
+    def masked(x: Any, w: Any) -> Any:
+        y = x @ w
+        return fnp.where(y > 0, y, -1e9), y + 1e-9
+
+    assert results("select_n", cast(masked, float16), X, W) == ["f32"]
+    assert results("add", cast(masked, float16), X, W) == ["f32"]
+    assert results("add", cast(masked, bfloat16), X, W) == ["bf16"]  # which has numbers as small
+    assert results("select_n", cast(lambda x, w: fnp.where(x > 0, x @ w, -fnp.inf), float16), X[:, :8], W) == ["f16"]
+
+
+def test_other_dtypes_are_left_alone() -> None:
+    for dtype in (np.float64, np.int32, np.complex64, ml_dtypes.bfloat16, np.float16):
+        with fx.enable_x64(True):
+            x = fnp.asarray(np.ones((3, 3)).astype(dtype))
+            f = lambda x: fnp.abs(x @ x) + 1  # noqa: E731
+            plain, cast = fx.make_jaxpr(f)(x), fx.make_jaxpr(cast(f, float16))(x)
+            assert plain == cast, dtype
+
+
+def test_what_is_asked_for_in_another_dtype() -> None:
+    def f(x: Any) -> Any:
+        return lax.dot(x.astype("bfloat16"), x.astype("bfloat16"), preferred_element_type=np.float32)
+
+    assert fx.make_jaxpr(cast(f))(W) == fx.make_jaxpr(f)(W)
+    assert cast(lambda x: (x @ x).astype("bfloat16"))(W).dtype == ml_dtypes.bfloat16
+    converted = results("convert_element_type", cast(lambda x: (x @ x).astype("bfloat16")), W)
+    assert converted == ["bf16", "bf16"]  # the operands
+    np.testing.assert_array_equal(cast(lambda x: (x @ x).astype("int32"))(W).dtype, np.int32)
+
+
+def test_a_policy_of_ones_own() -> None:
+    policy = Policy("bfloat16", narrow=(*bfloat16.narrow, Exp))
+    assert results("exp", cast(fnp.exp, policy), X) == ["bf16"]
+    policy = evolve(bfloat16, either=(*EITHER, ReduceProd))
+    assert results("reduce_prod", cast(lambda x: fnp.prod(x @ x), policy), W) == ["bf16"]
+    policy = evolve(bfloat16, either=())
+    assert results("tanh", cast(lambda x: fnp.tanh(x @ x), policy), W) == ["f32"]
+    f = lambda x: fnp.tanh(x @ x)  # noqa: E731
+    assert fx.make_jaxpr(cast(f, Policy("float32")))(W) == fx.make_jaxpr(f)(W)
+
+
+# ------------------------------------------------------------------ types, loops and branches
+
+
+def recurrent(x: Any, w: Any) -> Any:
+    def step(c: Any, y: Any) -> Any:
+        c = c + y @ w
+        return c, (fnp.tanh(c @ w), y @ w)
+
+    return lax.scan(step, fnp.zeros(8), x)
+
+
+def branching(x: Any, w: Any) -> Any:
+    y = x @ w
+    return lax.cond(fnp.sum(y) > 0, lambda y: y @ w, lambda y: fnp.exp(y), y), lax.cond(
+        y[0, 0] > 0, lambda y: y @ w, lambda y: -y, y
+    )
+
+
+def looping(x: Any, w: Any) -> Any:
+    y = lax.while_loop(lambda c: fnp.sum(fnp.abs(c)) > 1, lambda c: fnp.tanh(c @ w) * 0.5, x @ w)
+    return lax.fori_loop(0, 3, lambda i, y: y @ w + i, y)
+
+
+def attention(x: Any, w: Any) -> Any:
+    q, k, v = x @ w, x @ (2 * w), x @ w.T
+    return nn.softmax(q @ k.T / 8**0.5) @ v
+
+
+@fx.custom_jvp
+def ruled(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+ruled.defjvps(lambda t, ans, x: 7.0 * t)
+
+PROGRAMS: dict[str, F] = {
+    "perceptron": lambda x, w: nn.relu(x @ w + w[0]) @ w,
+    "attention": attention,
+    "scan": recurrent,
+    "cond": branching,
+    "while": looping,
+    "jit": lambda x, w: fx.jit(attention)(x, w) @ w,
+    "checkpoint": lambda x, w: fx.checkpoint(attention)(x, w) @ w,
+    "custom rule": lambda x, w: ruled(x @ w) @ w,
+    "weak": lambda x, w: (2.0 * fnp.asarray(3.0), x @ w * 2.0, fnp.sum(x) + 1),
+    "batch": lambda x, w: fx.vmap(lambda y: nn.softmax(y @ w) @ w)(x),
+    "moved": lambda x, w: fnp.split((x @ w).reshape(2, -1).T, 2),
+    "indexed": lambda x, w: ((x @ w)[1:, ::2], (x @ w)[fnp.array([0, 2])], (x @ w).at[0].set(1.0), fnp.argmax(x @ w)),
+    "nothing": lambda x, w: (None, 3, {"x": x}),
+}
+
+
+@pytest.mark.parametrize("policy", [bfloat16, float16, NARROWEST], ids=["bfloat16", "float16", "narrowest"])
+@pytest.mark.parametrize("name", [*PROGRAMS])
+def test_types_and_values_are_those_of_the_function(name: str, policy: Policy) -> None:
+    f = PROGRAMS[name]
+    want, types = f(X, W), fx.make_jaxpr(f)(X, W).jaxpr.out_avals
+    for g in (cast(f, policy), fx.jit(cast(f, policy)), cast(fx.jit(f), policy)):
+        assert fx.make_jaxpr(g)(X, W).jaxpr.out_avals == types
+        got = g(X, W)
+        assert fx.tree.structure(got) == fx.tree.structure(want)
+        for x, y in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "name", ["perceptron", "attention", "scan", "cond", "jit", "checkpoint", "custom rule", "batch"]
+)
+def test_derivatives_are_wide_and_near(name: str) -> None:
+    def loss(x: Any, w: Any) -> Any:
+        return sum([fnp.sum(fnp.tanh(y)) for y in leaves(PROGRAMS[name](x, w))], start=fnp.array(0.0))
+
+    want = fx.grad(loss, (0, 1))(X, W)
+    for g in (
+        fx.grad(cast(loss), (0, 1)),
+        cast(fx.grad(loss, (0, 1))),
+        fx.jit(fx.grad(cast(loss), (0, 1))),
+        cast(fx.jit(fx.grad(loss, (0, 1)))),
+    ):
+        for got, expected in zip(g(X, W), want, strict=True):
+            assert got.dtype == np.float32
+            np.testing.assert_allclose(got, expected, atol=0.06 * float(fnp.max(fnp.abs(expected))))
+
+
+def test_batches_in_both_orders() -> None:
+    xs = normal(3, 4, 8)
+    for f in (attention, recurrent, looping):
+        want = fx.vmap(f, (0, None))(xs, W)
+        for g in (fx.vmap(cast(f), (0, None)), cast(fx.vmap(f, (0, None)))):
+            for x, y in zip(leaves(g(xs, W)), leaves(want), strict=True):
+                assert x.dtype == np.float32
+                np.testing.assert_allclose(x, y, rtol=0.1, atol=0.1)
+
+
+def test_a_sum_that_begins_wide_stays_wide() -> None:
+    xs, w = fnp.ones((4096, 1)), fnp.ones((1, 1))
+
+    def total(xs: Any) -> Any:
+        return lax.scan(lambda c, x: (c + x @ w, None), fnp.zeros(1), xs)[0]
+
+    assert cast(total)(xs) == 4096  # where bfloat16 stays at 256
+    while_total = lambda xs: lax.fori_loop(0, xs.shape[0], lambda i, c: c + xs[i] @ w, fnp.zeros(1))  # noqa: E731
+    assert cast(while_total)(xs) == 4096
+
+
+def test_values_between_operations_are_narrow_in_loops() -> None:
+    def f(x: Any, w: Any) -> Any:
+        ys = lax.scan(lambda c, y: (c, y @ w), 0.0, x)[1]
+        return fnp.max(ys)
+
+    assert "bf16[4,8] = scan" in re.sub(r"_:f32\[\]\*? ", "", str(fx.make_jaxpr(cast(f))(X, W)))
+
+
+def test_rules_of_ones_own_stay_in_force() -> None:
+    assert fx.grad(cast(lambda x: ruled(x)))(0.5) == 7.0
+    got = fx.grad(lambda w: fnp.sum(cast(lambda w: ruled(X @ w))(w)))(W)
+    np.testing.assert_allclose(got, 7 * fnp.broadcast_to(fnp.sum(X, 0)[:, None], (8, 8)), rtol=0.02, atol=0.05)
+
+
+# ------------------------------------------------------------------ what it saves
+
+
+def test_gradients_move_and_keep_fewer_bytes() -> None:
+    layers = [(np.zeros((64, 64), np.float32), np.zeros(64, np.float32))] * 4
+
+    def loss(layers: Any, x: Any) -> Any:
+        for w, b in layers:
+            x = fnp.tanh(x @ w + b)
+        return fnp.mean(x)
+
+    x = np.zeros((512, 64), np.float32)
+    plain, cast = count(fx.grad(loss))(layers, x), count(fx.grad(cast(loss)))(layers, x)
+    assert cast.bytes_accessed < 0.8 * plain.bytes_accessed
+    assert cast.peak_bytes < 0.8 * plain.peak_bytes
+
+
+# ------------------------------------------------------------------ training
+
+
+def train(step: F, state: Any, n: int) -> Any:
+    return fx.jit(lambda state: lax.scan(lambda s, _: step(s), state, None, n))(state)
+
+
+def layers(*sizes: int) -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(1)
+    pairs = itertools.pairwise(sizes)
+    return [(fnp.asarray((rng.normal(size=(m, n)) / m**0.5).astype(np.float32)), fnp.zeros(n)) for m, n in pairs]
+
+
+def regression(params: Any, x: Any, y: Any) -> Any:
+    for w, b in params[:-1]:
+        x = nn.gelu(x @ w + b)
+    (w, b) = params[-1]
+    return fnp.mean((x @ w + b - y) ** 2)
+
+
+def descend(loss: F, rate: float) -> F:
+    def step(params: Any) -> Any:
+        value, grads = fx.value_and_grad(loss)(params)
+        return fx.tree.map(lambda p, g: p - rate * g, params, grads), value
+
+    return step
+
+
+def test_a_perceptron_is_trained_as_in_float32() -> None:
+    x = fnp.asarray(np.linspace(-2, 2, 64, dtype=np.float32)[:, None])
+    y = fnp.sin(2 * x)
+    losses = {}
+    for name, f in (
+        ("wide", regression),
+        ("bfloat16", cast(regression)),
+        ("float16", cast(regression, float16)),
+    ):
+        _, history = train(descend(lambda p, f=f: f(p, x, y), 0.1), layers(1, 32, 32, 1), 400)
+        losses[name] = history
+    assert losses["wide"][0] > 0.4
+    assert losses["wide"][-1] < 0.05
+    for name in ("bfloat16", "float16"):
+        assert abs(losses[name][-1] - losses["wide"][-1]) < 0.01
+
+
+def transformer(params: Any, tokens: Any) -> Any:
+    """One causal layer, which says what comes next."""
+    x = params["embedding"][tokens[:, :-1]] + params["places"]
+
+    def normed(x: Any) -> Any:
+        centered = x - fnp.mean(x, -1, keepdims=True)
+        return centered / fnp.sqrt(fnp.mean(centered**2, -1, keepdims=True) + 1e-5)
+
+    h = normed(x)
+    q, k, v = [h @ params[name] for name in "qkv"]
+    scores = fnp.einsum("bid,bjd->bij", q, k) / q.shape[-1] ** 0.5
+    scores = fnp.where(fnp.tril(fnp.ones(scores.shape[1:], bool)), scores, -fnp.inf)
+    x = x + nn.softmax(scores) @ v
+    (w1, b1), (w2, b2) = params["mlp"]
+    x = x + nn.gelu(normed(x) @ w1 + b1) @ w2 + b2
+    logits = nn.log_softmax(normed(x) @ params["embedding"].T)
+    return -fnp.mean(fnp.take_along_axis(logits, tokens[:, 1:, None], -1))
+
+
+def test_a_transformer_is_trained_as_in_float32() -> None:
+    rng = np.random.default_rng(2)
+    d, vocabulary, length = 16, 8, 12
+    tokens = fnp.asarray((np.arange(length) * rng.integers(1, 4, (16, 1)) + rng.integers(0, 8, (16, 1))) % vocabulary)
+    params = {
+        "embedding": fnp.asarray(rng.normal(size=(vocabulary, d)).astype(np.float32)),
+        "places": fnp.asarray(0.1 * rng.normal(size=(length - 1, d)).astype(np.float32)),
+        **{name: fnp.asarray((rng.normal(size=(d, d)) / d**0.5).astype(np.float32)) for name in "qkv"},
+        "mlp": layers(d, 32, d),
+    }
+    _, wide = train(descend(lambda p: transformer(p, tokens), 0.3), params, 150)
+    _, narrow = train(descend(lambda p: cast(transformer)(p, tokens), 0.3), params, 150)
+    assert wide[-1] < 0.5 * wide[0]
+    assert abs(narrow[-1] - wide[-1]) < 0.05
+    assert set(dots(cast(transformer), params, tokens)) == {"bf16"}
+
+
+# ------------------------------------------------------------------ loss scales
+
+
+def test_gradients_too_small_for_float16_want_a_scale() -> None:
+    def loss(w: Any) -> Any:
+        return cast(lambda w: fnp.sum(fnp.tanh(X @ w) @ W) * 1e-9, float16)(w)
+
+    want = fx.grad(lambda w: fnp.sum(fnp.tanh(X @ w) @ W) * 1e-9)(W)
+    assert not fnp.any(fx.grad(loss)(W))
+    for scale in (StaticLossScale(2.0**24), DynamicLossScale(2.0**24)):
+        got = scale.unscale(fx.grad(lambda w, scale=scale: scale.scale(loss(w)))(W))
+        np.testing.assert_allclose(got, want, rtol=0.1, atol=0.02 * float(fnp.max(fnp.abs(want))))
+
+
+def test_steps_that_overflow_are_left_out() -> None:
+    def loss(w: Any) -> Any:
+        return cast(lambda w: fnp.sum(X @ w), float16)(w)
+
+    def step(state: Any) -> Any:
+        w, scale = state
+        grads = scale.unscale(fx.grad(lambda w: scale.scale(loss(w)))(w))
+        finite = all_finite(grads)
+        new = w - 0.001 * fnp.where(finite, grads, fnp.nan)
+        return (select_tree(finite, new, w), scale.adjust(finite)), (scale.value, finite)
+
+    (w, scale), (values, finite) = train(step, (W, DynamicLossScale(2.0**20, period=4)), 16)
+    assert all_finite(w)
+    assert not finite[0]
+    assert finite[8:].sum() >= 4
+    grown = finite[:-1] & (values[1:] > values[:-1])
+    assert grown.sum() >= 1
+    np.testing.assert_array_equal(values[1:][~finite[:-1]], values[:-1][~finite[:-1]] / 2)
+    assert isinstance(scale, DynamicLossScale)
+
+
+def test_a_dynamic_scale_follows_its_rule() -> None:
+    rng = np.random.default_rng(3)
+    scale, value, steps = DynamicLossScale(8.0, period=3, factor=4.0, minimum=2.0), 8.0, 0
+    for finite in rng.random(60) < 0.8:
+        scale = fx.jit(lambda s, ok: s.adjust(ok))(scale, bool(finite))
+        if not finite:
+            value, steps = max(value / 4.0, 2.0), 0
+        elif steps + 1 == 3:
+            value, steps = value * 4.0, 0
+        else:
+            steps += 1
+        assert (float(scale.value), int(scale.steps)) == (value, steps)
+    assert DynamicLossScale(2.0**127, period=1).adjust(True).value == 2.0**127
+
+
+def test_scales_are_trees() -> None:
+    scale = DynamicLossScale(4.0, period=7)
+    again = fx.tree.map(lambda x: x, scale)
+    assert (again.value, again.steps, again.period, again.factor) == (4.0, 0, 7, 2.0)
+    assert pickle.loads(pickle.dumps(scale)).period == 7
+    static = fx.jit(lambda s: s)(StaticLossScale(4.0))
+    assert static.adjust(False) is static
+    assert static.scale({"a": 2.0, "n": np.int32(3)})["a"] == 8.0
+    assert static.scale({"n": np.int32(3)})["n"] == 3
+    assert static.unscale(fnp.ones(2, "bfloat16")).dtype == ml_dtypes.bfloat16
+
+
+def test_trees_are_selected_and_looked_through() -> None:
+    assert all_finite({})
+    assert all_finite({"n": 3, "x": X})
+    assert not all_finite([X, fnp.array([1.0, fnp.inf])])
+    assert not fx.jit(all_finite)(fnp.array(fnp.nan))
+    new, old = {"w": fnp.ones(2), "n": 1}, {"w": fnp.zeros(2), "n": 2}
+    for pred in (True, False):
+        got = fx.jit(select_tree)(pred, new, old)
+        assert got["n"] == (1 if pred else 2)
+        np.testing.assert_array_equal(got["w"], [pred, pred])
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="autocast"):
+        autocast(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="policy must be a Policy, .* got 'bfloat16'"):
+        autocast(fnp.sin, "bfloat16")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="compute must be a float dtype of at most 32 bits, got int32"):
+        Policy("int32")
+    with pytest.raises(TypeError, match="compute must be a float dtype of at most 32 bits, got float64"):
+        Policy("float64")
+    with pytest.raises(TypeError, match="narrow must be classes of operations, got 'dot'"):
+        Policy("bfloat16", narrow=("dot",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="promote must be 'widest' or 'narrowest', got 'up'"):
+        Policy("bfloat16", promote="up")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="period must be a positive integer, got 0"):
+        DynamicLossScale(period=0)
+    with pytest.raises(ValueError, match="factor must be greater than 1, got 1"):
+        DynamicLossScale(factor=1)
+    with pytest.raises(TypeError, match="finite must be a boolean scalar, got 1"):
+        DynamicLossScale().adjust(1)
+    with pytest.raises(TypeError, match="the loss must be a tree of arrays, got 'x'"):
+        StaticLossScale(2.0).scale("x")
+    with pytest.raises(TypeError, match="all_finite takes a tree of arrays, got 'x'"):
+        all_finite(["x"])
+    with pytest.raises(TypeError, match="not complex"):
+        all_finite(1j)
+    with pytest.raises(TypeError, match=r"select_tree: on_true has f32\[2\] where on_false has f32\[3\]"):
+        select_tree(True, fnp.ones(2), fnp.ones(3))
+
+
+def test_policies_are_values() -> None:
+    assert Policy("bfloat16") == bfloat16
+    assert hash(Policy("bfloat16")) == hash(bfloat16)
+    assert pickle.loads(pickle.dumps(NARROWEST)) == NARROWEST
+    assert autocast(attention).__name__ == "attention"
