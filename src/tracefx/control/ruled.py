@@ -129,6 +129,8 @@ class RuledProgram(Primitive, CarriesJaxprs, Enterable, Expandable, Differentiab
         if any(form.tree is not None for form in forms):
             return entry.run(self.jaxpr, args)
         inside = entry.enter(self.jaxpr, forms, self.label, outs=list(map(plain, self.jaxpr.out_avals)))
+        if any(form.tree is not None for form in inside.outs):
+            return entry.run(self.jaxpr, args)
         if inside.state is None and not inside.collected:
             prim = self.with_program(inside.jaxpr, len(inside.consts), entry.within)
         else:

@@ -31,7 +31,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
-from tracefx.core.entering import Entered, Entry, Form, called, flat, plain
+from tracefx.core.entering import Entered, Entry, Form, called, flat
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, renumber
@@ -148,7 +148,7 @@ class While(Structured):
         what = "a step of while_loop"
         while True:  # what a carry is after any step it is from the first on
             cond = entry.enter(
-                self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", outs=[plain(TRUTH)], state=state
+                self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", state=state, bare=True
             )
             body = entry.enter(self.body_jaxpr, [*body_consts, *carry], what, outs=carry, state=cond.state or state)
             after = body.state or cond.state

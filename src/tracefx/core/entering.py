@@ -118,8 +118,9 @@ class Entry(Protocol):
         outs: Sequence[Form | None] = (),
         state: Form | None = None,
         collected: Sequence[Collected] = (),
+        bare: bool = False,
     ) -> Entered:
-        """What a program becomes, for inputs of these forms.
+        """What a program becomes, for inputs of these forms. Its outputs are `bare` numbers if they decide something.
 
         Outputs for which `outs` has a form are fitted to it, as far as they can be. If `state` is given, the program
         takes and gives a state of that form, as far as it can. What is in `collected` is given, and first, by a

@@ -350,15 +350,16 @@ class Interpreter(Handler, Generic[V, S]):
         outs: Sequence[Form | None] = (),
         state: Form | None = None,
         collected: Sequence[Collected] = (),
+        bare: bool = False,
     ) -> Entered:
         kept = state is not None
         before = state if state is not None else _form(self.store.state)
         outs, wanted = tuple(outs) or (None,) * len(jaxpr.outs), tuple(collected)
         if self.key is None:
-            entered = self._enter(jaxpr, inputs, what, outs, before, wanted)
+            entered = self._enter(jaxpr, inputs, what, outs, before, wanted, bare)
         else:
-            key = ("entered", type(self), self.key, tuple(inputs), outs, before, wanted)
-            entered = jaxpr.memo.get(key, lambda: self._enter(jaxpr, inputs, what, outs, before, wanted))
+            key = ("entered", type(self), self.key, tuple(inputs), outs, before, wanted, bare)
+            entered = jaxpr.memo.get(key, lambda: self._enter(jaxpr, inputs, what, outs, before, wanted, bare))
         return entered if kept or entered.state is None else self._settled(entered, before)
 
     def _settled(self, entered: Entered, before: Form) -> Entered:
@@ -379,6 +380,7 @@ class Interpreter(Handler, Generic[V, S]):
         outs: Sequence[Form | None],
         before: Form,
         wanted: tuple[Collected, ...],
+        bare: bool,
     ) -> Entered:
         after, forms, found = before, list[Form](), wanted
 
@@ -391,6 +393,8 @@ class Interpreter(Handler, Generic[V, S]):
             results = handler.run(jaxpr, args)
             token = CURRENT.set(handler.inner)
             try:
+                if bare:
+                    results = [handler.bare(x, what) for x in results]
                 forms = [
                     handler.form(x) if form is None else handler.join(form, handler.form(x), f"{what}, output {i},")
                     for i, (x, form) in enumerate(zip(results, outs, strict=True))

@@ -1,0 +1,1 @@
+"""Guaranteed bounds: programs on intervals."""

@@ -1,0 +1,180 @@
+"""The handler whose values are intervals, and its table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.control.cond import Cond
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.handlers.intervals import elementwise as each
+from tracefx.handlers.intervals import structural as all_of
+from tracefx.handlers.intervals.interval import Compared, Held, Interval, lifted
+from tracefx.interpreters.interpreter import Interpreter
+from tracefx.interpreters.rules import Rules
+from tracefx.ops import (
+    arithmetic,
+    barrier,
+    basis,
+    bitwise,
+    comparison,
+    complex,
+    contraction,
+    cumulative,
+    cutting,
+    dynamic,
+    elementwise,
+    indexing,
+    magnitude,
+    pairs,
+    powers,
+    reduction,
+    representation,
+    rounding,
+    scattering,
+    selection,
+    shape,
+    special,
+    transcendental,
+)
+
+
+@final
+@frozen(eq=False)
+class Intervals(Interpreter[Interval | Compared]):
+    """Values are intervals that contain what the program computes, for all arguments in those it is given."""
+
+    title: ClassVar[str] = "bounds"
+    key: ClassVar[Hashable] = ()
+
+    @property
+    @override
+    def rules(self) -> Rules[Intervals, Held]:
+        return RULES
+
+    @override
+    def aval_of(self, value: Interval | Compared) -> ShapedArray:
+        return value.lo.aval
+
+    @override
+    def lift(self, x: Value) -> Interval:
+        if dtypes.is_complex(x.aval.dtype):
+            raise TypeError(f"bounds: complex numbers have no order, but {x.aval} is to be an interval")
+        return lifted(x)
+
+    @override
+    def unite(self, x: Interval | Compared, y: Interval | Compared) -> tuple[Interval, Interval]:
+        """What was compared is forgotten where branches and loops bring comparisons together with others."""
+        return lifted(x), lifted(y)
+
+    @override
+    def bared(self, value: Interval | Compared) -> Value:
+        raise TypeError(
+            "bounds: the program goes a way that depends on a number of which only bounds are known. lax.cond and "
+            "where take all ways that are possible; for a while_loop use fori_loop or scan, with a number of steps "
+            "that is none of the intervals"
+        )
+
+
+_FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
+    each.growing(): (
+        transcendental.Exp,
+        transcendental.Exp2,
+        transcendental.Expm1,
+        transcendental.Logistic,
+        transcendental.Atan,
+        transcendental.Sinh,
+        transcendental.Tanh,
+        transcendental.Asinh,
+        transcendental.Cbrt,
+        special.Erf,
+        cumulative.CumLogSumExp,
+    ),
+    each.growing(0.0): (transcendental.Log, transcendental.Sqrt),
+    each.growing(-1.0): (transcendental.Log1p,),
+    each.growing(1.0): (transcendental.Acosh,),
+    each.growing(-1.0, 1.0): (transcendental.Asin, transcendental.Atanh, special.ErfInv),
+    each.falling(): (special.Erfc,),
+    each.falling(0.0): (transcendental.Rsqrt,),
+    each.falling(-1.0, 1.0): (transcendental.Acos,),
+    each.wave(0.0): (transcendental.Cos,),
+    each.wave(np.pi / 2): (transcendental.Sin,),
+    each.tangent: (transcendental.Tan,),
+    each.cosh: (transcendental.Cosh,),
+    each.lgamma: (special.Lgamma,),
+    each.digamma: (special.Digamma,),
+    each.exact: (
+        rounding.Floor,
+        rounding.Ceil,
+        rounding.Round,
+        magnitude.Sign,
+        arithmetic.Max,
+        arithmetic.Min,
+        selection.Clamp,
+        selection.StopGradient,
+        basis.Reshape,
+        basis.Transpose,
+        basis.BroadcastInDim,
+        cutting.Slice,
+        cutting.Pad,
+        cutting.Rev,
+        shape.Squeeze,
+        shape.Tile,
+        shape.Concatenate,
+        shape.Stack,
+        reduction.ReduceMax,
+        reduction.ReduceMin,
+        reduction.ReduceAnd,
+        reduction.ReduceOr,
+        cumulative.CumMax,
+        cumulative.CumMin,
+    ),
+    each.negated: (arithmetic.Neg, bitwise.Not),
+    each.converted: (basis.ConvertElementType, representation.ReducePrecision),
+    each.added: (elementwise.Add,),
+    each.subtracted: (arithmetic.Sub,),
+    each.multiplied: (arithmetic.Mul,),
+    each.divided: (arithmetic.Div,),
+    each.remainder: (arithmetic.Rem,),
+    each.squared: (powers.Square,),
+    each.integer_power: (powers.IntegerPow,),
+    each.power: (powers.Pow,),
+    each.absolute: (magnitude.Abs,),
+    each.angle: (pairs.Atan2,),
+    each.less: (comparison.Lt, comparison.Le),
+    each.greater: (comparison.Gt, comparison.Ge),
+    each.equal: (comparison.Eq,),
+    each.unequal: (comparison.Ne,),
+    each.finite: (complex.IsFinite,),
+    each.logical: (bitwise.And, bitwise.Or),
+    each.exclusive: (bitwise.Xor,),
+    all_of.moved: (indexing.Gather, dynamic.DynamicSlice),
+    all_of.written: (dynamic.DynamicUpdateSlice,),
+    all_of.scattered: (scattering.Scatter, scattering.ScatterMin, scattering.ScatterMax),
+    all_of.scatter_added: (indexing.ScatterAdd,),
+    all_of.several: (shape.Split, barrier.OptimizationBarrier),
+    all_of.summed: (basis.ReduceSum, cumulative.CumSum),
+    all_of.multiplied_up: (reduction.ReduceProd,),
+    all_of.contracted: (contraction.DotGeneral,),
+    all_of.found: (reduction.ArgMax, reduction.ArgMin),
+    all_of.chosen: (selection.SelectN,),
+    all_of.branched: (Cond,),
+}
+
+
+def _table() -> Rules[Intervals, Held]:
+    rules = Rules[Intervals, Held]()
+    for rule, operations in _FUNCTIONS.items():
+        for operation in operations:
+            rules = rules.on(operation, rule)
+    return rules
+
+
+RULES: Final = _table()
