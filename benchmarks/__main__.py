@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import compiled, disk, dispatch, eager, imports, loops, tracing, training
+from benchmarks import compiled, disk, dispatch, eager, imports, jet, loops, tracing, training
 from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
-    module.GROUP: module.subjects for module in (eager, tracing, dispatch, training, compiled, loops, disk, imports)
+    module.GROUP: module.subjects
+    for module in (eager, tracing, dispatch, training, compiled, loops, jet, disk, imports)
 }
 
 
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\nWhat XLA makes of programs:\n\n" + compiled.report())
     if loops.GROUP in groups:
         print("\nMemory of programs with loops:\n\n" + loops.report())
+    if jet.GROUP in groups:
+        print("\nHow derivatives grow with their order:\n\n" + jet.report())
     if options.json is not None:
         options.json.write_text(as_json(figures) + "\n")
 

@@ -283,7 +283,7 @@ def _around(make_handler: Callable[[Handler], Handler], f: Callable[..., Any]) -
 
 
 def test_the_handler_keeps_what_handlers_must() -> None:
-    report = check_handler(lambda inner: Taylor(inner, 2), transparent=False, around=_around)
+    report = check_handler(lambda inner: Taylor(inner, 2), smooth, X, transparent=False, around=_around)
     assert {"leaves_the_context", "lets_exceptions_through", "keeps_its_tracers", "acts_inside"} <= set(report.held)
 
 
