@@ -1,0 +1,1 @@
+"""Values, first derivatives and Laplacians of programs, in one pass."""
