@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -185,6 +186,12 @@ def test_all_kinds_of_input(value: Any) -> None:
         assert fx.tree.structure(found.out) == fx.tree.structure(value)
         assert str(found)
         assert all(op.count == 1 for op in found.operations)
+
+
+def test_it_is_pickled_as_the_function() -> None:
+    again = pickle.loads(pickle.dumps(explain(network, keep=3)))
+    assert again(XS).operations[0].name == "tanh"
+    assert again.__name__ == "network"
 
 
 def test_what_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -466,7 +467,10 @@ def test_functions_keep_name_and_bind() -> None:
             """Doubles."""
             return sow(x, name="x") * 2
 
-    assert reap(network).__name__ == "network"
+    for made in (reap(network, absent=1.0), plant(network), perturb(network, tag="other")):
+        again = pickle.loads(pickle.dumps(made))
+        assert again.__name__ == "network"
+        assert repr(again) == repr(made)
     assert Model.__call__.__doc__ == "Doubles."
     assert_close(Model()(2.0), (4.0, {"x": 2.0}))
 

@@ -63,6 +63,11 @@ class _Labelled(Primitive):
     mode: Mode = field(default="strict", metadata={"hide_default": True, "erased": True})
     tree: TreeDef | None = field(default=None, metadata={"hide_default": True, "erased": True})
 
+    @property
+    @override
+    def profile_name(self) -> str:
+        return f"{self.name}({self.label})"
+
 
 @final
 @frozen(eq=False)

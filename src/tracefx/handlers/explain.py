@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, ParamSpec, TypeVar, cast, final
+from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar, cast, final
 
 import numpy as np
 from attrs import field, frozen
@@ -20,7 +19,8 @@ from tracefx.core.source import Place
 from tracefx.handlers.summaries import SHOWN, Summary, shown
 from tracefx.handlers.watching import Applied, Position, Show, Watch, short
 from tracefx.transforms.arguments import require_callable
-from tracefx.transforms.pipelines import Function
+from tracefx.transforms.pipelines import Function, Transform
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,20 +48,33 @@ def explain(fun: Callable[P, R], *, keep: int = KEPT) -> Function[P, Explanation
     >>> found.first(lambda op: op.has_nan).name
     'log'
     """
-    require_callable("explain", fun)
     if type(keep) is not int:
         raise TypeError(f"explain: keep must be a number of elements, got {keep!r} of type {type(keep).__name__}")
     if keep < 0:
         raise ValueError(f"explain: keep must be a number of elements, got {keep}")
+    return cast("Function[P, Explanation[R]]", Explain(keep)(fun))
 
-    @functools.wraps(fun)
-    def explained(*args: P.args, **kwargs: P.kwargs) -> Explanation[R]:
-        record = _Record(keep)
-        with handling(Watch(current(), "explain", record)):
-            out = fun(*args, **kwargs)
-        return Explanation(out, tuple([seen.operation() for seen in record.seen.values()]))
 
-    return cast("Function[P, Explanation[R]]", explained)
+@final
+@frozen(eq=False, repr=False)
+class Explain(Transform):
+    """`explain` as a value."""
+
+    title: ClassVar[str] = "explain"
+    keep: int = KEPT
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable(self.title, fun)
+
+        @made_by(self, fun)
+        def explained(*args: Any, **kwargs: Any) -> Explanation[Any]:
+            record = _Record(self.keep)
+            with handling(Watch(current(), self.title, record)):
+                out = fun(*args, **kwargs)
+            return Explanation(out, tuple([seen.operation() for seen in record.seen.values()]))
+
+        return explained
 
 
 # ------------------------------------------------------------------ what is told

@@ -50,7 +50,6 @@ def log(
     ...     return fnp.sin(x) * 2
     >>> log(f)(0.5)  # doctest: +ELLIPSIS
     sin f32[] -> f32[] = 0.479426  (<doctest ...>:2)
-    convert_element_type i32[] -> f32[] = 2  (<doctest ...>:2)
     mul f32[], f32[] -> f32[] = 0.958851  (<doctest ...>:2)
     Array(0.9588511, dtype=float32, weak_type=True)
     """

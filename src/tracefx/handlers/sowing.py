@@ -6,10 +6,8 @@ that nobody uses, and `grad(..., has_aux=True)` takes the pair as it is.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Never, ParamSpec, TypeAlias, TypeVar, cast, final
-from typing import Literal as OneOf
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -32,7 +30,8 @@ from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import filled, retyped
 from tracefx.ops.elementwise import ADD
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays
-from tracefx.transforms.pipelines import Function
+from tracefx.transforms.pipelines import Function, Transform
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,20 +91,34 @@ def reap(
     >>> def powers(x):
     ...     return lax.fori_loop(0, 3, lambda i, y: sow(y * x, name="power"), 1)
     >>> reap(powers)(2)
-    (Array(8, dtype=int32), {'power': Array([2, 4, 8], dtype=int32)})
+    (Array(8, dtype=int32, weak_type=True), {'power': Array([2, 4, 8], dtype=int32, weak_type=True)})
     """
-    require_callable("reap", fun)
     _require_tag("reap", tag)
     if absent is not None and not isinstance(absent, Absent):
         raise TypeError(f"reap: absent must be a number, got {absent!r} of type {type(absent).__name__}")
+    return cast("Function[P, tuple[R, dict[str, Any]]]", Reap(tag, absent)(fun))
 
-    @functools.wraps(fun)
-    def reaped(*args: P.args, **kwargs: P.kwargs) -> tuple[R, dict[str, Any]]:
-        with handling(_Reap(current(), tag, absent)) as handler:
-            out = fun(*args, **kwargs)
-        return out, handler.harvest()
 
-    return cast("Function[P, tuple[R, dict[str, Any]]]", reaped)
+@final
+@frozen(eq=False, repr=False)
+class Reap(Transform):
+    """`reap` as a value."""
+
+    title: ClassVar[str] = "reap"
+    tag: str = INTERMEDIATES
+    absent: Absent | None = None
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable(self.title, fun)
+
+        @made_by(self, fun)
+        def reaped(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+            with handling(_Reaper(current(), self.tag, self.absent)) as handler:
+                out = fun(*args, **kwargs)
+            return out, handler.harvest()
+
+        return reaped
 
 
 @final
@@ -125,7 +138,7 @@ class _Named:
 
 @final
 @frozen(eq=False)
-class _Reap(Interpreter[Never, None]):
+class _Reaper(Interpreter[Never, None]):
     """Collects what is sown under a tag."""
 
     tag: str
@@ -142,8 +155,8 @@ class _Reap(Interpreter[Never, None]):
 
     @property
     @override
-    def rules(self) -> Rules[_Reap, Value]:
-        return _REAPING
+    def rules(self) -> Rules[_Reaper, Value]:
+        return _REAPED
 
     def sown(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag != self.tag:
@@ -178,9 +191,10 @@ class _Reap(Interpreter[Never, None]):
         outs: Sequence[Form | None] = (),
         state: Form | None = None,
         collected: Sequence[Collected] = (),
+        bare: bool = False,
     ) -> Entered:
         if collected and self.fill is None:
-            own = Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state)
+            own = Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, bare=bare)
             for each in collected:
                 if each.name not in {one.name for one in own.collected}:
                     assert isinstance(each.name, _Named)
@@ -188,7 +202,7 @@ class _Reap(Interpreter[Never, None]):
                         f"reap: the value {each.name!r} is sown{at(each.name.source)} in one branch of cond but not "
                         f"in {what}: sow it there too, or say what stands for it with reap(..., absent=0.0)"
                     )
-        return Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, collected=collected)
+        return Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare)
 
     @override
     def missing_from(self, name: Hashable, avals: Sequence[ShapedArray]) -> Sequence[Value]:
@@ -210,7 +224,7 @@ class _Reap(Interpreter[Never, None]):
         return found
 
 
-_REAPING: Final = Rules[_Reap, Value]().on(Sow, _Reap.sown)
+_REAPED: Final = Rules[_Reaper, Value]().on(Sow, _Reaper.sown)
 
 
 def _fits(number: Absent, aval: ShapedArray) -> bool:
@@ -244,7 +258,8 @@ def plant(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> Function[Concaten
     >>> plant(f)({"square": 5.0}, 2.0), grad(plant(f))({"square": 4.0}, 2.0)
     (Array(15., dtype=float32, weak_type=True), {'square': Array(3., dtype=float32, weak_type=True)})
     """
-    return _changed(fun, tag, "plant")
+    _require_tag("plant", tag)
+    return cast("Function[Concatenate[Mapping[str, Any], P], R]", Plant(tag)(fun))
 
 
 def perturb(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> Function[Concatenate[Mapping[str, Any], P], R]:
@@ -261,29 +276,51 @@ def perturb(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> Function[Concat
     >>> grad(perturb(f))({"y": 0.0, "z": 0.0}, 2.0)
     {'y': Array(6., dtype=float32, weak_type=True), 'z': Array(2., dtype=float32, weak_type=True)}
     """
-    return _changed(fun, tag, "perturb")
+    _require_tag("perturb", tag)
+    return cast("Function[Concatenate[Mapping[str, Any], P], R]", Perturb(tag)(fun))
 
 
-def _changed(
-    fun: Callable[P, R], tag: str, title: OneOf["plant", "perturb"]
-) -> Function[Concatenate[Mapping[str, Any], P], R]:
-    require_callable(title, fun)
-    _require_tag(title, tag)
+@frozen(eq=False, repr=False)
+class _Changing(Transform):
+    tag: str = INTERMEDIATES
+    adds: ClassVar[bool]
 
-    @functools.wraps(fun)
-    def changed(values: Mapping[str, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not isinstance(values, Mapping):
-            raise TypeError(f"{title}: the first argument must be a dict of values by name, got {values!r}")
-        given = {}
-        for name, value in values.items():
-            leaves, tree = flatten_values(value, f"{title}: the value {name!r}")
-            given[name] = _Given(tuple(leaves), tree)
-        with handling(_Plant(current(), title, tag, given)) as handler:
-            out = fun(*args, **kwargs)
-        handler.require_all_met()
-        return out
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable(self.title, fun)
 
-    return cast("Function[Concatenate[Mapping[str, Any], P], R]", changed)
+        @made_by(self, fun)
+        def changed(values: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(values, Mapping):
+                raise TypeError(f"{self.title}: the first argument must be a dict of values by name, got {values!r}")
+            given = {}
+            for name, value in values.items():
+                leaves, tree = flatten_values(value, f"{self.title}: the value {name!r}")
+                given[name] = _Given(tuple(leaves), tree)
+            with handling(_Planter(current(), self.title, self.adds, self.tag, given)) as handler:
+                out = fun(*args, **kwargs)
+            handler.require_all_met()
+            return out
+
+        return changed
+
+
+@final
+class Plant(_Changing):
+    """`plant` as a value."""
+
+    __slots__ = ()
+    title = "plant"
+    adds = False
+
+
+@final
+class Perturb(_Changing):
+    """`perturb` as a value."""
+
+    __slots__ = ()
+    title = "perturb"
+    adds = True
 
 
 @final
@@ -304,10 +341,11 @@ class _Given:
 
 @final
 @frozen(eq=False)
-class _Plant(Interpreter[Never, None]):
+class _Planter(Interpreter[Never, None]):
     """Puts values in the place of what is sown under a tag, or adds them to it."""
 
-    title: OneOf["plant", "perturb"]
+    title: str
+    adds: bool
     tag: str
     given: Mapping[str, _Given]
     met: set[str] = field(factory=set)
@@ -319,8 +357,8 @@ class _Plant(Interpreter[Never, None]):
 
     @property
     @override
-    def rules(self) -> Rules[_Plant, Value]:
-        return _PLANTING
+    def rules(self) -> Rules[_Planter, Value]:
+        return _PLANTED
 
     def planted(self, op: Plantable, *operands: Value) -> Sequence[Value]:
         given = self.given.get(op.label) if op.tag == self.tag else None
@@ -349,10 +387,6 @@ class _Plant(Interpreter[Never, None]):
         if self.adds:
             leaves = [bind1(ADD, x, leaf) for x, leaf in zip(operands, leaves, strict=True)]
         return bind(op, *leaves)
-
-    @property
-    def adds(self) -> bool:
-        return self.title == "perturb"
 
     def fitted(self, leaf: Value, aval: ShapedArray, given: _Given, i: int, name: str) -> Value:
         """A leaf of what is given as a value of the type of what is sown."""
@@ -414,8 +448,11 @@ class _Plant(Interpreter[Never, None]):
             )
 
 
-_PLANTING: Final = (
-    Rules[_Plant, Value]().on(Plantable, _Plant.planted).on(Scan, _Plant.stepped).capable(RuledProgram, _Plant.ruled)
+_PLANTED: Final[Rules[_Planter, Value]] = (
+    Rules[_Planter, Value]()
+    .on(Plantable, _Planter.planted)
+    .on(Scan, _Planter.stepped)
+    .capable(RuledProgram, _Planter.ruled)
 )
 
 

@@ -181,9 +181,10 @@ class Watch(Interpreter[Never, None]):
         outs: Sequence[Form | None] = (),
         state: Form | None = None,
         collected: Sequence[Collected] = (),
+        bare: bool = False,
     ) -> Entered:
         body = evolve(self, position=(*self.position, what), body=what, inside=(*self.inside[:-1], what))
-        return Interpreter.enter(body, jaxpr, inputs, what, outs=outs, state=state, collected=collected)
+        return Interpreter.enter(body, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare)
 
     @override
     def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
