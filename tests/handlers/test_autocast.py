@@ -131,8 +131,8 @@ def test_other_dtypes_are_left_alone() -> None:
         with fx.enable_x64(True):
             x = fnp.asarray(np.ones((3, 3)).astype(dtype))
             f = lambda x: fnp.abs(x @ x) + 1  # noqa: E731
-            plain, cast = fx.make_jaxpr(f)(x), fx.make_jaxpr(cast(f, float16))(x)
-            assert plain == cast, dtype
+            plain, mixed = fx.make_jaxpr(f)(x), fx.make_jaxpr(cast(f, float16))(x)
+            assert plain == mixed, dtype
 
 
 def test_what_is_asked_for_in_another_dtype() -> None:
@@ -288,9 +288,9 @@ def test_gradients_move_and_keep_fewer_bytes() -> None:
         return fnp.mean(x)
 
     x = np.zeros((512, 64), np.float32)
-    plain, cast = count(fx.grad(loss))(layers, x), count(fx.grad(cast(loss)))(layers, x)
-    assert cast.bytes_accessed < 0.8 * plain.bytes_accessed
-    assert cast.peak_bytes < 0.8 * plain.peak_bytes
+    plain, mixed = count(fx.grad(loss))(layers, x), count(fx.grad(cast(loss)))(layers, x)
+    assert mixed.bytes_accessed < 0.8 * plain.bytes_accessed
+    assert mixed.peak_bytes < 0.8 * plain.peak_bytes
 
 
 # ------------------------------------------------------------------ training
