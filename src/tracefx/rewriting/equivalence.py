@@ -35,7 +35,8 @@ def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
     It is equality of their `canonical` programs. What it identifies: programs whose variables have other names; whose
     equations, in their bodies too, stand in another order that keeps effects in theirs; that compute the same twice or
     once; that compute what nobody uses. What it does not: the order of operands (`x + y` and `y + x`), what `simplify`
-    would make equal, a call and its body (`inline` first), unused outputs of loops and branches (`dce` first).
+    would make equal, calls of functions of other names, a call and its body (`inline` first for both), unused outputs
+    of loops and branches (`dce` first).
     Constants of `ClosedJaxpr`s count by their types and bits.
 
     >>> from tracefx.programs import parse_jaxpr
