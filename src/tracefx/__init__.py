@@ -1,5 +1,10 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
+import importlib as _importlib
+from types import MappingProxyType as _MappingProxyType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Final as _Final
+
 from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
 from tracefx import debug as debug
@@ -7,13 +12,13 @@ from tracefx import extend as extend
 from tracefx import lax as lax
 from tracefx import nn as nn
 from tracefx import numpy as numpy
-from tracefx import programs as programs
 from tracefx import tree as tree
 from tracefx.core import errors as errors
 from tracefx.core.array import METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
 from tracefx.core.backend import Backend as _Backend
+from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import handling as handling
@@ -24,8 +29,6 @@ from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
-from tracefx.programs import check_jaxpr as check_jaxpr
-from tracefx.programs import parse_jaxpr as parse_jaxpr
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
@@ -46,9 +49,6 @@ from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
 from tracefx.transforms.differentiation import linearize as linearize
 from tracefx.transforms.differentiation import vjp as vjp
-from tracefx.transforms.exporting import Exported as Exported
-from tracefx.transforms.exporting import export as export
-from tracefx.transforms.exporting import load as load
 from tracefx.transforms.gradients import Grad as Grad
 from tracefx.transforms.gradients import ValueAndGrad as ValueAndGrad
 from tracefx.transforms.gradients import grad as grad
@@ -77,6 +77,18 @@ from tracefx.transforms.staging import named_call as named_call
 from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
+if _TYPE_CHECKING:
+    from tracefx import handlers as handlers
+    from tracefx import programs as programs
+    from tracefx import rewriting as rewriting
+    from tracefx import testing as testing
+    from tracefx.handlers import derivatives as derivatives
+    from tracefx.handlers import jet as jet
+    from tracefx.programs import parse_jaxpr as parse_jaxpr
+    from tracefx.transforms.exporting import Exported as Exported
+    from tracefx.transforms.exporting import export as export
+    from tracefx.transforms.exporting import load as load
+
 
 def _load_backend() -> _Backend:
     """XLA is loaded by the first program that is compiled: importing tracefx and eager work do without it."""
@@ -87,3 +99,34 @@ def _load_backend() -> _Backend:
 
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+
+_LATE: _Final = _MappingProxyType(
+    {
+        "Exported": "tracefx.transforms.exporting",
+        "derivatives": "tracefx.handlers",
+        "export": "tracefx.transforms.exporting",
+        "handlers": "",
+        "jet": "tracefx.handlers",
+        "load": "tracefx.transforms.exporting",
+        "parse_jaxpr": "tracefx.programs",
+        "programs": "",
+        "rewriting": "",
+        "testing": "",
+    }
+)
+"""What is loaded when it is first asked for, with the module that has it; without one it is a module itself."""
+
+
+def __getattr__(name: str) -> object:
+    where = _LATE.get(name)
+    if where is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = _importlib.import_module(where or f"tracefx.{name}")
+    if where:
+        found = getattr(found, name)
+        globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
