@@ -394,3 +394,17 @@ def test_data_that_are_no_bytes() -> None:
         assert deserialize(kind(data), VOCABULARY).jaxpr == chain(1)
     with pytest.raises(TypeError, match="a serialized program is read from bytes, got str"):
         deserialize("program", VOCABULARY)  # type: ignore[arg-type]  # on purpose
+
+
+def test_integers_beyond_64_bits() -> None:
+    many = tuple([2**70 + i for i in range(64)])
+    assert read(write(applying(Scale(many)))) == applying(Scale(many))
+    p = Program(VECTOR)
+    for _ in range(100):
+        p(Scale(2**70), *p.invars)  # one operation
+    assert read(write(p.returns())) == p.returns()
+    with pytest.raises(SerializationError, match="operations hold more than 64 integers beyond 64 bits"):
+        write(applying(Scale((*many, 2**70))))
+    p = Program()
+    literals = [Literal(2**64 - 1 - i, ShapedArray((), dtypes.uint64)) for i in range(200)]
+    assert read(write(p.returns(*literals))) == p.returns(*literals)  # those of literals are not counted

@@ -418,3 +418,19 @@ def test_operations_of_others_may_fail_in_any_way() -> None:
     data = serialize(closed(applying(Scale(1))), VOCABULARY)
     with pytest.raises(ParseError, match="scale can't say what effects it has: KeyError"):
         deserialize(data, {"scale": Broken})
+
+
+def test_integers_beyond_64_bits_are_few() -> None:
+    def long(k: int) -> bytes:
+        """Those that Python takes longest to tell from each other: they have one hash."""
+        n = (2**61 - 1) * k
+        return bytes([Tag.LONG, 10]) + n.to_bytes(10, "little")
+
+    def tuple_of(count: int) -> bytes:
+        return bytes([Tag.TUPLE]) + uint(count) + b"".join(map(long, range(count)))
+
+    assert len(deserialize(file(unary(op("scale", factor=tuple_of(64)))), VOCABULARY).eqns) == 1
+    with pytest.raises(ParseError, match="operations hold more than 64 integers beyond 64 bits"):
+        deserialize(file(unary(op("scale", factor=tuple_of(65)))), VOCABULARY)
+    with pytest.raises(ParseError, match="operations hold more than 64 integers beyond 64 bits"):
+        deserialize_own(file(unary(op("rev", dimensions=tuple_of(20_000)))))

@@ -27,6 +27,8 @@ MAX_AXES: Final = 64
 """NumPy has no arrays of more."""
 MAX_SET: Final = 1024
 """How many elements a set may have: hostile ones collide."""
+MAX_LONG: Final = 64
+"""How many integers beyond 64 bits operations may hold: such can be made to collide where axes are looked up."""
 MAX_EFFECTS: Final = 64
 """How many effects a program may have: what calls it asks for each of them."""
 MAX_SHARED: Final = 256

@@ -25,6 +25,7 @@ from tracefx.core.serialization.grammar import (
     MAX_AXES,
     MAX_DEPTH,
     MAX_EFFECTS,
+    MAX_LONG,
     MAX_NESTING,
     MAX_SET,
     MAX_SHARED,
@@ -72,6 +73,7 @@ class _Decoder:
         """As `nesting`, in the operation that is read."""
         self.operations: list[tuple[Primitive, int]] = []
         self.depth = 0
+        self.longs = 0
         self.readers: dict[int, Callable[[object], object]] = {
             Tag.DTYPE: lambda hint: self.dtype(),
             Tag.TUPLE: lambda hint: tuple([self.value(hint) for _ in range(reader.count("values"))]),
@@ -196,7 +198,8 @@ class _Decoder:
         return literal
 
     def scalar(self) -> Scalar:
-        value = self.value(object)
+        tag = self.reader.byte()
+        value = read_plain(self.reader, tag)
         if not isinstance(value, (bool, int, float, complex)):
             self.reader.fail(f"a literal is a number, not a {type(value).__name__}")
         return value
@@ -265,6 +268,10 @@ class _Decoder:
         if self.depth > MAX_DEPTH:
             self.reader.fail(f"values stand more than {MAX_DEPTH} deep in each other")
         tag = self.reader.byte()
+        if tag == Tag.LONG:
+            self.longs += 1
+            if self.longs > MAX_LONG:
+                self.reader.fail(f"operations hold more than {MAX_LONG} integers beyond 64 bits")
         if tag <= Tag.BYTES:
             value: object = read_plain(self.reader, tag)
         else:

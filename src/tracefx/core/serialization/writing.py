@@ -24,6 +24,7 @@ from tracefx.core.serialization.grammar import (
     MAX_AXES,
     MAX_DEPTH,
     MAX_EFFECTS,
+    MAX_LONG,
     MAX_NESTING,
     MAX_SET,
     MAX_SHARED,
@@ -108,6 +109,7 @@ class _Encoder:
         self.programs: dict[int, int] = {}
         self.operations: dict[bytes, int] = {}
         self.depth = 0
+        self.longs = 0
 
     def everything(self, closed: ClosedJaxpr) -> bytes:
         rest = bytearray()
@@ -195,7 +197,7 @@ class _Encoder:
     def literal(self, out: bytearray, x: Literal) -> None:
         if x.aval.shape or type(x.val) not in (bool, int, float, complex):
             raise _Refused(f"{x!r} is no number that is a literal")
-        self.value(out, x.val, object)
+        put_plain(out, x.val)
         self.aval(out, x.aval)
 
     def place(self, out: bytearray, eqn: Eqn) -> None:
@@ -218,10 +220,11 @@ class _Encoder:
     # -------------------------------------------------------------- operations and their parameters
 
     def shared_operation(self, out: bytearray, prim: Primitive) -> None:
-        definition = bytearray()
+        definition, longs = bytearray(), self.longs
         self.operation(definition, prim)
         found = self.operations.get(bytes(definition))
         if found is not None:
+            self.longs = longs
             put_uint(out, 1 + found)
             return
         if len(definition) <= MAX_SHARED:
@@ -262,6 +265,10 @@ class _Encoder:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _Refused(f"values stand more than {MAX_DEPTH} deep in each other")
+        if type(value) is int and not -SIZES <= value < SIZES:
+            self.longs += 1
+            if self.longs > MAX_LONG:
+                raise _Refused(f"operations hold more than {MAX_LONG} integers beyond 64 bits")
         if not put_plain(out, value):
             self.structure(out, value, hint)
         self.depth -= 1
