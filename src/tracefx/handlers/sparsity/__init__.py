@@ -1,0 +1,1 @@
+"""Which outputs depend on which inputs, and Jacobians and Hessians computed by that."""

@@ -1,0 +1,175 @@
+"""Sparse matrices: where entries may be, as a static value, and the entries, as an array."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+import tracefx.numpy as fnp
+from tracefx.core import trees
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DType, NDArray
+
+Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def _frozen(x: NDArray) -> Ints:
+    out = np.array(x, np.int64)
+    out.flags.writeable = False
+    return out
+
+
+@final
+@frozen(eq=False, repr=False)
+class SparsityPattern:
+    """Where a matrix of shape `(m, n)` may have entries: `rows` and `cols`, ordered by row, then column.
+
+    A value: compared by content, hashable, and static where programs are traced.
+
+    >>> pattern = SparsityPattern([0, 1, 1], [1, 0, 2], (2, 3))
+    >>> pattern, pattern.nnz
+    (SparsityPattern(2 x 3, nnz=3), 3)
+    >>> pattern.todense().astype(int).tolist()
+    [[0, 1, 0], [1, 0, 1]]
+    """
+
+    rows: Ints = field(converter=_frozen)
+    cols: Ints = field(converter=_frozen)
+    shape: tuple[int, int]
+    digest: bytes = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        m, n = self.shape
+        if self.rows.ndim != 1 or self.rows.shape != self.cols.shape:
+            raise ValueError(
+                f"SparsityPattern: rows and cols must be two lists of one length, got shapes {self.rows.shape} and "
+                f"{self.cols.shape}"
+            )
+        keys = self.rows * max(n, 1) + self.cols
+        inside = (self.rows >= 0) & (self.rows < m) & (self.cols >= 0) & (self.cols < n)
+        if not inside.all():
+            k = int(np.argmin(inside))
+            raise ValueError(f"SparsityPattern: entry ({self.rows[k]}, {self.cols[k]}) is outside of {m} x {n}")
+        if (np.diff(keys) <= 0).any():
+            raise ValueError("SparsityPattern: entries must be different, and ordered by row, then column")
+        digest = hashlib.sha256(repr(self.shape).encode())
+        digest.update(self.rows.tobytes())
+        digest.update(self.cols.tobytes())
+        object.__setattr__(self, "digest", digest.digest())
+
+    @property
+    def nnz(self) -> int:
+        """How many entries there may be."""
+        return len(self.rows)
+
+    @property
+    def density(self) -> float:
+        """The share of the matrix that these are."""
+        m, n = self.shape
+        return self.nnz / (m * n) if m * n else 0.0
+
+    @property
+    def T(self) -> SparsityPattern:  # as arrays call it
+        order = np.lexsort((self.rows, self.cols))
+        return SparsityPattern(self.cols[order], self.rows[order], self.shape[::-1])
+
+    def todense(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """`bool[m, n]`: true where there may be an entry."""
+        out = np.zeros(self.shape, np.bool_)
+        out[self.rows, self.cols] = True
+        return out
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SparsityPattern) and self.digest == other.digest
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @override
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"SparsityPattern({m} x {n}, nnz={self.nnz})"
+
+
+@final
+@frozen(eq=False, repr=False)
+class SparseMatrix:
+    """A matrix by its entries: `data`, `f32[nnz]`, at the places of a pattern.
+
+    A pytree with one leaf, so it goes through `jit`, `vmap` and `grad`. `rows` and `cols` are NumPy arrays;
+    `scipy.sparse.coo_matrix((A.data, (A.rows, A.cols)), A.shape)` is SciPy's.
+
+    >>> A = SparseMatrix(fnp.array([2.0, 3.0]), SparsityPattern([0, 1], [1, 0], (2, 2)))
+    >>> (A @ fnp.array([1.0, 10.0])).tolist(), A.todense().tolist()
+    ([20.0, 3.0], [[0.0, 2.0], [3.0, 0.0]])
+    """
+
+    data: Array
+    pattern: SparsityPattern
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.pattern.shape
+
+    @property
+    def nnz(self) -> int:
+        return self.pattern.nnz
+
+    @property
+    def dtype(self) -> DType:
+        return self.data.dtype
+
+    @property
+    def rows(self) -> Ints:
+        return self.pattern.rows
+
+    @property
+    def cols(self) -> Ints:
+        return self.pattern.cols
+
+    @property
+    def indptr(self) -> Ints:
+        """Where each row begins among the entries, and the last ends: with `cols` and `data` the CSR form."""
+        return np.append(0, np.cumsum(np.bincount(self.rows, minlength=self.shape[0]))).astype(np.int64)
+
+    @property
+    def T(self) -> SparseMatrix:  # as arrays call it
+        order = np.lexsort((self.rows, self.cols))
+        return SparseMatrix(self.data[order], self.pattern.T)
+
+    def todense(self) -> Array:
+        """`f32[m, n]`."""
+        zeros = fnp.zeros(self.shape, self.dtype)
+        return zeros.at[self.rows, self.cols].set(self.data, unique_indices=True, indices_are_sorted=True)
+
+    def __matmul__(self, other: ArrayLike) -> Array:
+        """The product with a vector `f32[n]` or a matrix `f32[n, k]`.
+
+        Raises ValueError for an array of another shape.
+        """
+        x = fnp.asarray(other)
+        m, n = self.shape
+        if x.ndim not in (1, 2) or x.shape[0] != n:
+            raise ValueError(
+                f"a sparse matrix of shape {m, n} is multiplied by arrays of shape ({n},) or ({n}, k), not {x.shape}"
+            )
+        terms = (self.data if x.ndim == 1 else self.data[:, None]) * x[self.cols]
+        zeros = fnp.zeros((m, *x.shape[1:]), terms.dtype)
+        return zeros.at[self.rows].add(terms, indices_are_sorted=True)
+
+    @override
+    def __repr__(self) -> str:
+        return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, nnz={self.nnz}, data={self.data!r})"
+
+
+trees.register_pytree_node(
+    SparseMatrix,
+    lambda x: ((x.data,), x.pattern),
+    lambda pattern, children: SparseMatrix(children[0], pattern),
+)

@@ -1,0 +1,263 @@
+"""What results of an operation depend on. The programs are derivatives: linear in what depends on inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import ROOT, handling
+from tracefx.core.primitive import Linear, Primitive, Zero
+from tracefx.core.values import from_numpy, to_numpy
+from tracefx.handlers.sparsity.dependence import Dependence
+from tracefx.handlers.sparsity.sets import EMPTY, Ids, Sets
+from tracefx.ops.arithmetic import Mul
+from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.cumulative import CumSum
+from tracefx.ops.cutting import Pad, Rev, Slice
+from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.elementwise import Elementwise
+from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.scattering import Scatter
+from tracefx.ops.selection import SelectN
+from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+
+Rule: TypeAlias = Callable[..., Sequence[Ids]]
+"""From the sets, the operation, the types of its results and what its operands depend on, to the results' sets."""
+PRODUCTS: Final = 20_000_000
+"""How many products of a contraction are looked at one by one."""
+
+
+def anything(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[Ids]:
+    """Every result may depend on all that any operand depends on."""
+    flat = np.concatenate([np.unique(a.sets()) for a in args])
+    found = sets.union(np.zeros(len(flat), np.int64), flat, 1)[0]
+    return [np.full(aval.shape, found, np.int64) for aval in outs]
+
+
+def moved(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[Ids]:
+    """Elements change places: the sets do what they do."""
+    return [np.asarray(out) for out in prim.impl(*[a.sets() for a in args])]
+
+
+def elementwise(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[Ids]:
+    found: Ids = np.zeros((), np.int64)
+    for a in args:
+        if a.ids is not None:
+            found = sets.join(found, a.ids)
+    return [np.broadcast_to(found, outs[0].shape)]
+
+
+def multiplied(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], x: Dependence, y: Dependence) -> Sequence[Ids]:
+    """What is multiplied by a known zero doesn't depend on anything."""
+    (found,) = elementwise(sets, prim, outs, x, y)
+    for a in (x, y):
+        factor = a.known()
+        if factor is not None and not factor.all():
+            found = np.where(factor == 0, EMPTY, found)
+    return [found]
+
+
+def selected(
+    sets: Sets, prim: SelectN, outs: Sequence[ShapedArray], which: Dependence, *cases: Dependence
+) -> Sequence[Ids]:
+    place = which.known()
+    if place is not None:
+        return moved_by(prim, place, *[c.sets() for c in cases])
+    return elementwise(sets, prim, outs, *cases)
+
+
+def moved_by(prim: Primitive, *arrays: NDArray) -> Sequence[Ids]:
+    return [np.asarray(out) for out in prim.impl(*arrays)]
+
+
+def summed(sets: Sets, prim: ReduceSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[Ids]:
+    axes = prim.axes
+    kept = [d for d in range(x.aval.ndim) if d not in axes]
+    rows = x.sets().transpose([*kept, *axes]).reshape(outs[0].size, -1)
+    return [_united(sets, rows).reshape(outs[0].shape)]
+
+
+def _united(sets: Sets, rows: Ids) -> Ids:
+    """The union of each row."""
+    count, size = rows.shape
+    if size == 1:
+        return rows[:, 0]
+    return sets.union(np.repeat(np.arange(count, dtype=np.int64), size), rows.reshape(-1), count)
+
+
+def accumulated(sets: Sets, prim: CumSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[Ids]:
+    """Unions of 2, 4, 8, ... elements: as many rounds as the length has binary digits."""
+    rows = np.moveaxis(x.sets(), prim.axis, 0)
+    rows = rows[::-1] if prim.reverse else rows
+    step = 1
+    while step < len(rows):
+        rows = np.concatenate([rows[:step], sets.join(rows[step:], rows[:-step])])
+        step *= 2
+    rows = rows[::-1] if prim.reverse else rows
+    return [np.moveaxis(rows, 0, prim.axis)]
+
+
+# ------------------------------------------------------------------ contractions
+
+
+def contracted(
+    sets: Sets, prim: DotGeneral, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
+) -> Sequence[Ids]:
+    """A known factor that has zeros says which products there are."""
+    (lc, rc), (lb, rb) = prim.dimension_numbers
+    left = _as_matrices(x, lb, lc)
+    right = _as_matrices(y, rb, rc)
+    first = None if x.ids is None else _products(sets, left(x.sets()), y, right)
+    second = None if y.ids is None else _products(sets, right(y.sets()), x, left)
+    if first is None:
+        assert second is not None
+        found = second.swapaxes(1, 2)
+    else:
+        found = first if second is None else sets.join(first, second.swapaxes(1, 2))
+    return [found.reshape(outs[0].shape)]
+
+
+def _as_matrices(x: Dependence, batch: Sequence[int], contracted: Sequence[int]) -> Callable[[NDArray], NDArray]:
+    """Arranges an array like `x` as `[batch, free, contracted]`."""
+    free = [d for d in range(x.aval.ndim) if d not in batch and d not in contracted]
+    shape = [int(np.prod([x.aval.shape[d] for d in part], dtype=np.int64)) for part in (batch, free, contracted)]
+    return lambda array: array.transpose([*batch, *free, *contracted]).reshape(shape)
+
+
+def _products(sets: Sets, ids: Ids, other: Dependence, arrange: Callable[[NDArray], NDArray]) -> Ids:
+    """`[batch, free, free of the other]` from `[batch, free, contracted]`, the other factor arranged alike."""
+    batch, rows, _ = ids.shape
+    columns = arrange(np.broadcast_to(np.zeros((), np.int8), other.aval.shape)).shape[1]
+    factor = other.known()
+    if factor is not None:
+        places = np.nonzero(arrange(factor))
+        if len(places[0]) < batch * columns * ids.shape[2] and len(places[0]) * rows <= PRODUCTS:
+            b, column, c = [np.asarray(p, np.int64) for p in places]
+            row = np.arange(rows, dtype=np.int64)[:, None]
+            groups = (b * rows + row) * columns + column
+            found = sets.union(groups.reshape(-1), ids[b, row, c].reshape(-1), batch * rows * columns)
+            return found.reshape(batch, rows, columns)
+    sums = _united(sets, ids.reshape(batch * rows, -1)) if ids.shape[2] else np.zeros(batch * rows, np.int64)
+    return np.broadcast_to(sums.reshape(batch, rows, 1), (batch, rows, columns))
+
+
+# ------------------------------------------------------------------ places that are numbers of the program
+
+
+def gathered(
+    sets: Sets, prim: Gather, outs: Sequence[ShapedArray], x: Dependence, indices: Dependence
+) -> Sequence[Ids]:
+    places = indices.known()
+    return anything(sets, prim, outs, x) if places is None else moved_by(prim.filling(EMPTY), x.sets(), places)
+
+
+def sliced(
+    sets: Sets, prim: DynamicSlice, outs: Sequence[ShapedArray], x: Dependence, *starts: Dependence
+) -> Sequence[Ids]:
+    """With unknown starts, along the axes that are cut, any element may be taken."""
+    places = [s.known() for s in starts]
+    found = [p for p in places if p is not None]
+    if len(found) == len(starts):
+        return moved_by(prim, x.sets(), *found)
+    ids = x.sets()
+    for d, (n, size) in enumerate(zip(x.aval.shape, outs[0].shape, strict=True)):
+        if n != size:
+            rows = np.moveaxis(ids, d, -1)
+            ids = np.expand_dims(_united(sets, rows.reshape(-1, n)).reshape(rows.shape[:-1]), d)
+    return [np.broadcast_to(ids, outs[0].shape)]
+
+
+def updated(
+    sets: Sets, prim: DynamicUpdateSlice, outs: Sequence[ShapedArray], x: Dependence, y: Dependence, *starts: Dependence
+) -> Sequence[Ids]:
+    places = [s.known() for s in starts]
+    found = [p for p in places if p is not None]
+    if len(found) == len(starts):
+        return moved_by(prim, x.sets(), y.sets(), *found)
+    ids = y.sets()
+    for d, (n, size) in enumerate(zip(x.aval.shape, y.aval.shape, strict=True)):
+        if n != size:
+            rows = np.moveaxis(ids, d, -1)
+            ids = np.expand_dims(_united(sets, rows.reshape(-1, size)).reshape(rows.shape[:-1]), d)
+    return [sets.join(x.sets(), np.broadcast_to(ids, x.aval.shape))]
+
+
+def scattered(
+    sets: Sets,
+    prim: ScatterAdd | Scatter,
+    outs: Sequence[ShapedArray],
+    x: Dependence,
+    indices: Dependence,
+    updates: Dependence,
+) -> Sequence[Ids]:
+    where = indices.known()
+    if where is None:
+        (found,) = anything(sets, prim, outs, updates)
+        return [sets.join(x.sets(), found)]
+    size = x.aval.size
+    places = _places(prim, x.aval, where, updates.aval).reshape(-1)
+    inside = places >= 0
+    groups, ids = places[inside], updates.sets().reshape(-1)[inside]
+    old = x.sets().reshape(-1)
+    if isinstance(prim, Scatter):
+        old = old.copy()
+        old[groups] = EMPTY
+    elements = np.arange(size, dtype=np.int64)
+    found = sets.union(np.concatenate([elements, groups]), np.concatenate([old, ids]), size)
+    return [found.reshape(x.aval.shape)]
+
+
+def _places(prim: ScatterAdd | Scatter, x: ShapedArray, indices: NDArray, updates: ShapedArray) -> Ids:
+    """Where in the operand, counted through it, each update goes; -1 where it is dropped: by the sum's transpose."""
+    adding = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, prim.unique_indices, prim.mode)
+    wide = np.dtype(np.float64)
+    numbers = from_numpy(np.arange(1, x.size + 1, dtype=wide).reshape(x.shape), wide)
+    operands = (
+        Linear(ShapedArray(x.shape, wide)),
+        from_numpy(indices, indices.dtype),
+        Linear(ShapedArray(updates.shape, wide)),
+    )
+    with handling(ROOT):
+        found = adding.transpose([numbers], *operands)[2]
+    assert found is not None
+    assert not isinstance(found, Zero)
+    return to_numpy(found).astype(np.int64) - 1
+
+
+def passed(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[Ids]:
+    return [a.sets() for a in args]
+
+
+OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Pad), moved
+        ),
+        ConvertElementType: elementwise,
+        Mul: multiplied,
+        SelectN: selected,
+        ReduceSum: summed,
+        CumSum: accumulated,
+        DotGeneral: contracted,
+        Gather: gathered,
+        DynamicSlice: sliced,
+        DynamicUpdateSlice: updated,
+        ScatterAdd: scattered,
+        Scatter: scattered,
+        OptimizationBarrier: passed,
+    }
+)
+
+
+def rule_for(prim: Primitive) -> Rule:
+    own = OWN.get(type(prim))
+    if own is not None:
+        return own
+    return elementwise if isinstance(prim, Elementwise) else anything
