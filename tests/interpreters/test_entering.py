@@ -1,0 +1,161 @@
+"""Generated programs with loops and branches, under generated stacks, entered by handlers that change nothing.
+
+`Boxed` puts every value in a box of its own kind, so that every carry, branch and result has to be taken apart and put
+together again. `Passing` looks at every operation. `Counting` has a state that every operation changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, Never, final
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.laws.examples import few
+from tracefx.control.while_loop import While
+from tracefx.core import dtypes
+from tracefx.core.entering import Enterable
+from tracefx.core.handler import Handler
+from tracefx.core.values import ConcreteArray, from_numpy
+from tracefx.extend import Array, Interpreter, Primitive, Rules, ShapedArray, Value, as_array, bind, current, handling
+from tracefx.testing.programs import Stacked
+from tracefx.testing.strategies import structured
+
+
+class Box(NamedTuple):
+    inside: Array
+
+
+@final
+@frozen(eq=False)
+class Boxed(Interpreter[Box]):
+    @property
+    @override
+    def rules(self) -> Rules[Boxed, Box | Value]:
+        return BOXED
+
+    @override
+    def aval_of(self, value: Box) -> ShapedArray:
+        return value.inside.aval
+
+    @override
+    def lift(self, x: Value) -> Box:
+        return Box(as_array(x))
+
+    @override
+    def bared(self, value: Box) -> Value:
+        return value.inside
+
+
+def _inside(x: Box | Value) -> Value:
+    return x.inside if isinstance(x, Box) else x
+
+
+def _boxed(h: Boxed, op: Primitive, *xs: Box | Value) -> Sequence[Box | Value]:
+    return [Box(as_array(x)) for x in bind(op, *map(_inside, xs))]
+
+
+BOXED: Final = Rules[Boxed, Box | Value]().family(Primitive, _boxed)
+
+
+@final
+@frozen(eq=False)
+class Passing(Interpreter):
+    everything: ClassVar[bool] = True
+    key: ClassVar[Hashable] = ()
+
+
+@final
+@frozen(eq=False)
+class Counting(Interpreter[Never, Array]):
+    everything: ClassVar[bool] = True
+    has_state: ClassVar[bool] = True
+
+    @property
+    @override
+    def rules(self) -> Rules[Counting, Value]:
+        return COUNTING
+
+    def one_more(self, op: Primitive, *xs: Value) -> Sequence[Value]:
+        self.become(self.current_state + 1)
+        return bind(op, *xs)
+
+
+COUNTING: Final = Rules[Counting, Value]().family(Primitive, Counting.one_more)
+
+
+def in_boxes(f: Callable[..., Any]) -> Callable[..., Any]:
+    def g(*args: Any) -> Any:
+        with handling(Boxed(current())) as h:
+            out = f(*[h.wrap(Box(fnp.asarray(x))) for x in args])
+        return as_array(_inside(h.unwrap(out)))
+
+    return g
+
+
+def counted(f: Callable[..., Any]) -> Callable[..., Any]:
+    def g(*args: Any) -> Any:
+        with handling(Counting(current())) as h:
+            h.become(fnp.zeros((), "int32"))
+            return f(*args)
+
+    return g
+
+
+def passed(f: Callable[..., Any]) -> Callable[..., Any]:
+    return fx.handle(f, Passing)
+
+
+HANDLED: Final = {"boxes": in_boxes, "a state": counted, "everything": passed}
+
+
+def inputs(case: Stacked) -> list[ConcreteArray]:
+    return [from_numpy(x, dtypes.float64) for x in case.inputs()]
+
+
+def close(got: Any, want: Any) -> None:
+    got, want = np.asarray(got), np.asarray(want)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.max(np.abs(want), initial=0.0)))
+
+
+@pytest.mark.parametrize("how", HANDLED)
+@few(6)
+@given(structured())
+def test_inside_of_a_handler(how: str, case: Stacked) -> None:
+    """The stack of transformations is over the program, the handler over both."""
+    f = case.function(fx, fnp)
+    close(fx.jit(HANDLED[how](f))(*inputs(case)), fx.jit(f)(*inputs(case)))
+
+
+@pytest.mark.parametrize("how", HANDLED)
+@few(6)
+@given(structured())
+def test_transformed_outside(how: str, case: Stacked) -> None:
+    """The handler is over the program, the stack over both."""
+    f: Any = HANDLED[how](evolve(case, layers=()).function(fx, fnp))
+    for layer in case.layers:
+        f = layer.over(fx, fnp, f)
+    close(fx.jit(f)(*inputs(case)), fx.jit(case.function(fx, fnp))(*inputs(case)))
+
+
+def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that is entered with its first carry for its last is not the loop that it was."""
+    right = While.entered
+
+    def wrong(self: While, entry: Any, args: Sequence[Value]) -> Sequence[Value]:
+        right(self, entry, args)
+        return self.parts(args)[2]
+
+    monkeypatch.setattr(While, "entered", wrong)
+    f = fx.jit(lambda x: fx.lax.while_loop(lambda x: x < 8.0, lambda x: 2.0 * x, x))
+    for handled in HANDLED.values():
+        assert handled(f)(1.0) == 1.0
+    assert issubclass(While, Enterable)
+    assert issubclass(Boxed, Handler)
