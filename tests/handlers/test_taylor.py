@@ -31,7 +31,8 @@ from tracefx.extend import (
     current,
     handling,
 )
-from tracefx.handlers import Series, Taylor, derivatives, jet
+from tracefx.handlers import Series, Taylor, TaylorRule, derivatives, jet
+from tracefx.handlers.taylor.series import exponential, product, series
 from tracefx.testing import check_handler
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
@@ -132,6 +133,10 @@ def contractions(x: Any) -> Any:
     return fnp.outer(x, x * x) @ fnp.tanh(x) + (x @ x) * x
 
 
+def through_integers(x: Any) -> Any:
+    return lax.cond(x[0] > 0, lambda x: (4 * fnp.tanh(x)).astype(np.int32).astype(x.dtype), lambda x: fnp.sin(x), x) + x
+
+
 def several(x: Any) -> Any:
     return {"a": fnp.sin(x), "b": (x > 0.5, fnp.prod(x), fnp.ones(3))}
 
@@ -157,6 +162,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda x: fx.jit(equation)(x),
     gradient,
     contractions,
+    through_integers,
     several,
 ]
 
@@ -354,6 +360,35 @@ def test_derivatives_made_of_each_other_take_work_that_grows_slowly() -> None:
         jet(lambda x: bind1(Sine(), x), (np.float32(0.5),), ([1.0, *[None] * (order - 1)],))
         counts.append(Sine.calls)
     assert counts[2] <= 2 * counts[1] <= 4 * counts[0]
+
+
+class Gauss(Primitive, TaylorRule):
+    """`exp(-x**2)`, by its series and without a derivative."""
+
+    name = "gauss"
+
+    @override
+    def impl(self, *args: Any) -> Any:
+        return [np.exp(-(args[0] ** 2))]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Any:
+        return avals
+
+    @override
+    def series(self, *operands: Series) -> Any:
+        (x,) = operands
+        first = bind1(self, x.primal)
+        inside = [None if t is None else fnp.negative(t) for t in product(x.terms, x.terms)]
+        return [series(exponential(inside, first))]
+
+
+def test_an_operation_may_know_its_series() -> None:
+    with fx.enable_x64(True):
+        (want,) = nested(lambda x: fnp.exp(-x * x), (X,), [[V, None, X, None]])
+        _, got = jet(lambda x: bind1(Gauss(), x), (X,), ([V, None, X, None],))
+        for a, b in zip(got, want, strict=True):
+            assert difference(a, b) < CLOSE
 
 
 class Halves(Primitive, Expandable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, TypeAlias, final
 
@@ -14,9 +15,9 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import Handler, bind, handling
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Differentiable, Primitive, Tangent, Zero
+from tracefx.core.primitive import Differentiable, Primitive, Tangent, Zero, missing
 from tracefx.core.values import Value
-from tracefx.handlers.taylor.rules import FAMILIES, OWN, SeriesRule
+from tracefx.handlers.taylor.rules import FAMILIES, OWN, Rule
 from tracefx.handlers.taylor.series import (
     Series,
     Term,
@@ -35,6 +36,20 @@ from tracefx.interpreters.rules import Rules
 Held: TypeAlias = Series | Value
 Seen: TypeAlias = dict[Hashable, tuple[Sequence[Series], Sequence[Series]]]
 """Operands and results of operations that have a derivative alone, for one of them that takes the other's again."""
+
+
+class TaylorRule:
+    """A capability: the operation knows its series.
+
+    Without it an operation's derivative is taken, on series of one order less.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def series(self, *operands: Series) -> Sequence[Series]:
+        """The results from a series for each operand, one of which varies. All are of one order, 2 or more."""
+        raise missing(self, "series", "define series(self, *operands)")
 
 
 @final
@@ -193,7 +208,7 @@ def solved(handler: Taylor, prim: LinearSolve, *operands: Held) -> Sequence[Held
 # ------------------------------------------------------------------ the tables
 
 
-def by_series(rule: SeriesRule) -> Callable[..., Sequence[Held]]:
+def by_series(rule: Rule) -> Callable[..., Sequence[Held]]:
     def handled(handler: Taylor, prim: Primitive, *operands: Held) -> Sequence[Held]:
         found = rule(prim, *[handler.series_of(x) for x in operands])
         if found is None:
@@ -201,6 +216,11 @@ def by_series(rule: SeriesRule) -> Callable[..., Sequence[Held]]:
         return [handler.held(x) for x in found]
 
     return handled
+
+
+def by_itself(handler: Taylor, prim: TaylorRule, *operands: Held) -> Sequence[Held]:
+    found = prim.series(*[handler.series_of(x) for x in operands])
+    return [handler.held(fitted(x.terms, x.primal)) for x in found]
 
 
 def _table() -> Rules[Taylor, Held]:
@@ -212,7 +232,7 @@ def _table() -> Rules[Taylor, Held]:
     for prim in (CustomJVP, CustomJVPCall, CustomVJP, CustomVJPCall):
         rules = rules.on(prim, by_derivative)
     rules = rules.on(LinearSolve, solved)
-    return rules.family(Differentiable, by_derivative)
+    return rules.capable(TaylorRule, by_itself).family(Differentiable, by_derivative)
 
 
 RULES: Final = _table()

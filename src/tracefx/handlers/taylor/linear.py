@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracefx.core import dtypes
 from tracefx.core.handler import bind, bind1
 from tracefx.core.primitive import Differentiable, Primitive
 from tracefx.core.values import Value
@@ -35,6 +36,8 @@ def still(prim: Primitive, *args: Series) -> Sequence[Series]:
 def linear(prim: Primitive, x: Series) -> Sequence[Series]:
     """Linear in its one operand; any number of results."""
     outs = bind(prim, x.primal)
+    if all(out.aval.tangent().dtype == dtypes.float0 for out in outs):  # converted to integers
+        return [constant(out, x.order) for out in outs]
     pushed = [None if t is None else bind(prim, t) for t in x.higher]
     return [fitted([out, *[None if p is None else p[i] for p in pushed]], out) for i, out in enumerate(outs)]
 

@@ -44,14 +44,14 @@ from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Joining, Split
 from tracefx.ops.special import Polygamma
 
-SeriesRule: TypeAlias = Callable[..., Sequence[Series] | None]
+Rule: TypeAlias = Callable[..., Sequence[Series] | None]
 """From an operation and a series for each operand, one of which varies, to series of the results.
 
 `None` where the rule is not for these operands: then the operation's derivative is taken.
 """
 
 
-def alone(rule: Callable[..., Series | None]) -> SeriesRule:
+def alone(rule: Callable[..., Series | None]) -> Rule:
     """The rule of an operation with one result."""
 
     def listed(prim: Primitive, *args: Series) -> Sequence[Series] | None:
@@ -61,7 +61,7 @@ def alone(rule: Callable[..., Series | None]) -> SeriesRule:
     return listed
 
 
-OWN: Final[Mapping[type[Primitive], SeriesRule]] = MappingProxyType(
+OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         Neg: linear,
         Add: added,
@@ -90,7 +90,7 @@ OWN: Final[Mapping[type[Primitive], SeriesRule]] = MappingProxyType(
         **dict.fromkeys(DIVISORS, alone(logarithmic)),
     }
 )
-FAMILIES: Final[Mapping[type, SeriesRule]] = MappingProxyType(
+FAMILIES: Final[Mapping[type, Rule]] = MappingProxyType(
     {
         NonDifferentiable: still,
         ArgExtremum: still,

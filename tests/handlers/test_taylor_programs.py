@@ -1,0 +1,46 @@
+"""Series of generated programs, against nested `jvp`."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.series_oracle import difference, nested
+from tests.laws.examples import few
+from tracefx.handlers import jet
+from tracefx.testing.programs import Program
+from tracefx.testing.strategies import programs, structured_programs
+
+ORDER = 3
+CLOSE = 1e-8
+
+
+def check(program: Program, seed: int) -> None:
+    """The series of a program at random places, of inputs of which one may have none."""
+    rng = np.random.default_rng(seed)
+    xs = [rng.normal(size=shape) for shape in program.shapes]
+    series = [[rng.normal(size=shape) for _ in range(ORDER)] for shape in program.shapes]
+    if len(xs) > 1 and seed % 2:
+        series[seed % len(xs)] = [None] * ORDER  # type: ignore[list-item]  # as the others' type says
+    f = program.function(fx, fnp)
+    with fx.enable_x64(True):
+        (want,) = nested(f, xs, series)
+        out, got = jet(f, xs, series)
+        assert difference(out, f(*xs)) < CLOSE
+        for a, b in zip(got, want, strict=True):
+            assert difference(a, b) < CLOSE
+
+
+@few(50)
+@given(programs(), st.integers(0, 100))
+def test_straight_programs(program: Program, seed: int) -> None:
+    check(program, seed)
+
+
+@few(6)
+@given(structured_programs(), st.integers(0, 100))
+def test_programs_with_loops_and_branches(program: Program, seed: int) -> None:
+    check(program, seed)
