@@ -46,6 +46,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.serialization import deserialize, serialize
 from tracefx.core.source import Place
+from tracefx.core.trees import structure
 from tracefx.core.values import ConcreteArray
 from tracefx.testing.strategies import arrays
 
@@ -101,6 +102,7 @@ def test_parameters(value: object) -> None:
         *(VECTOR, WEAK, Literal(True, WEAK), Literal(2**64 - 1, ShapedArray((), dtypes.uint64))),
         *(Sin(), Scale((1, Scale(2))), (chain(1), 1, chain(0)), frozenset({chain(1), chain(2)})),
         ShapedArray((2**62, 0), dtypes.int4),
+        structure(({"a": 1, "b": [2, None]}, Window(3, 4))),
     ],
     ids=lambda value: type(value).__name__,
 )

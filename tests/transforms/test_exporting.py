@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Scale
+from tracefx import handlers
 from tracefx.core.array import ArrayLike
 from tracefx.core.errors import ParseError, SerializationError
 from tracefx.core.trees import TreeDef
@@ -617,3 +618,16 @@ def test_files_of_version_1() -> None:
     same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     assert "stablehlo.tanh" in loaded.mlir_module()
     assert loaded.serialize() == data
+
+
+def test_what_is_sown_is_reaped_where_it_is_loaded() -> None:
+    def f(x: fx.Array) -> fx.Array:
+        y = handlers.sow(fnp.sin(x), tag="t", name="y")
+        out: fx.Array = handlers.sow({"a": y * 2, "b": (x, None)}, tag="t", name="z")["a"]  # type: ignore[assignment]  # of objects
+        return out
+
+    loaded = fx.load(fx.export(fx.jit(f))(fnp.float32(1.0)).serialize())
+    same(loaded.call(fnp.float32(2.0)), fx.jit(f)(fnp.float32(2.0)))
+    got, want = (handlers.reap(g, tag="t")(fnp.float32(2.0)) for g in (loaded.call, fx.jit(f)))
+    same(got, want)
+    assert list(got[1]) == ["y", "z"]

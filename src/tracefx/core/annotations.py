@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar, final
 import attrs
 
 from tracefx.core.printer import shown_name
+from tracefx.core.tree_nodes import NODES, TreeDef
 
 
 class Field(NamedTuple):
@@ -100,6 +101,8 @@ def fits(value: object, hint: object) -> bool:
         return value is None
     if hint is Any or hint is object:
         return True
+    if hint is TreeDef:  # a protocol, of which jaxlib's objects are the only ones
+        return NODES.native is not None and NODES.native.is_treedef(value)
     if type(hint) is not types.GenericAlias and isinstance(hint, type):
         if hint in _EXACT:
             return type(value) is hint

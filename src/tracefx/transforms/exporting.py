@@ -17,6 +17,7 @@ from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
+from tracefx.core.effects import Sowing
 from tracefx.core.errors import ParseError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr
@@ -283,8 +284,9 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     _check_trees(reader, in_tree, out_tree, program)
     if any(a >= b for a, b in itertools.pairwise([*kept, len(program.in_avals)])):
         reader.fail(f"the inputs that the module takes, {kept}, are not some of {len(program.in_avals)} in their order")
-    if program.effects:
-        reader.fail(f"the program has effects: {', '.join(sorted(map(str, program.effects)))}")
+    effects = [effect for effect in program.effects if not isinstance(effect, Sowing)]
+    if effects:
+        reader.fail(f"the program has effects: {', '.join(sorted(map(str, effects)))}")
     trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)
     return Exported(name, in_tree, platforms, module, tuple(kept), trace)
 

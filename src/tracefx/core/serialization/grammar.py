@@ -59,6 +59,7 @@ class Tag(IntEnum):
     OPERATION = 15
     RECORD = 16
     MEMBER = 17
+    TREE = 18
 
 
 def packed_bits(dtype: DType) -> int:

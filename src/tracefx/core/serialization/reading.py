@@ -38,6 +38,7 @@ from tracefx.core.serialization.grammar import (
     unpack,
 )
 from tracefx.core.serialization.plain import read_plain
+from tracefx.core.serialization.trees import read_tree
 from tracefx.core.source import Place
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.wire import Bytes, Reader, unsealed
@@ -84,6 +85,7 @@ class _Decoder:
             Tag.OPERATION: lambda hint: self.operation(),
             Tag.RECORD: self.record,
             Tag.MEMBER: self.member,
+            Tag.TREE: lambda hint: read_tree(reader),
         }
 
     def everything(self) -> ClosedJaxpr:

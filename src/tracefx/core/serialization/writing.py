@@ -36,7 +36,9 @@ from tracefx.core.serialization.grammar import (
     packed_bits,
 )
 from tracefx.core.serialization.plain import put_plain
+from tracefx.core.serialization.trees import put_tree
 from tracefx.core.source import Place, at
+from tracefx.core.tree_nodes import NODES
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.wire import put_string, put_uint, sealed
 
@@ -166,7 +168,7 @@ class _Encoder:
             try:
                 self.shared_operation(out, eqn.prim)
                 self.atoms(out, eqn.inputs, order)
-            except _Refused as refused:
+            except (_Refused, SerializationError) as refused:
                 self.refuse(program, i, refused)
             bind(eqn.outs)
             self.place(out, eqn)
@@ -177,7 +179,7 @@ class _Encoder:
             for n in numbers:
                 put_uint(out, n)
 
-    def refuse(self, program: Jaxpr, i: int, refused: _Refused) -> NoReturn:
+    def refuse(self, program: Jaxpr, i: int, refused: Exception) -> NoReturn:
         eqn = program.eqns[i]
         text = format_eqn(eqn)
         shown = text if len(text) <= 500 else text[:500] + " ..."
@@ -299,6 +301,9 @@ class _Encoder:
         elif isinstance(value, Primitive):
             out.append(Tag.OPERATION)
             self.operation(out, value)
+        elif NODES.native is not None and NODES.native.is_treedef(value):
+            out.append(Tag.TREE)
+            put_tree(out, value, "it")
         elif kind is tuple:
             assert isinstance(value, tuple)
             out.append(Tag.TUPLE)
