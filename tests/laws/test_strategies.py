@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import find, given, settings
+from attrs import frozen
+from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
+import tracefx as fx
+import tracefx.numpy as fnp
 from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
-from tracefx.testing.programs import Program, Shape
-from tracefx.testing.strategies import DTYPES, arrays, broadcastable, edges, programs, shapes
+from tracefx.testing.programs import Program, Shape, Stacked
+from tracefx.testing.strategies import (
+    BASIC,
+    DTYPES,
+    Einsum,
+    Pair,
+    Tagged,
+    arrays,
+    axes,
+    axis_groups,
+    broadcastable,
+    edges,
+    einsums,
+    indices,
+    operands,
+    programs,
+    pytrees,
+    shapes,
+    stacked,
+    stacks,
+    structured_programs,
+)
 
-SEARCH: Final = settings(max_examples=20_000, derandomize=True, database=None)
+SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 @settings(max_examples=30)
@@ -64,6 +88,216 @@ def test_a_program_is_read_as_what_it_is() -> None:
         "    v1 = fnp.dot(v0, v0)",
         "    return v1",
     ]
+
+
+# ------------------------------------------------------------------ programs with structure, and stacks
+
+
+@pytest.mark.parametrize(
+    ("word", "lines"),
+    [
+        ("fx.lax.cond(", 9),
+        ("fx.lax.scan(", 11),
+        ("fx.lax.while_loop(", 11),
+        ("fx.checkpoint(", 6),
+        ("fx.custom_jvp(", 8),
+    ],
+)
+def test_programs_with_structure_shrink_to_one(word: str, lines: int) -> None:
+    program = find(structured_programs(), lambda p: word in p.source, settings=SEARCH)
+    assert len(program.source.splitlines()) <= lines, program
+    assert program.shapes == ((),)
+
+
+def test_stacks_are_of_any_transformations_in_any_order() -> None:
+    names = ("vmap", "grad", "jit")
+    layers = find(stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH)
+    assert layers[0].inputs(((2,), ())) == ((2, 2), (2,))
+    assert find(stacks(2), lambda ls: True, settings=SEARCH) == ()
+    some = find(stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
+    assert [layer.name for layer in some] == ["vmap"]
+
+
+@settings(max_examples=20)
+@given(stacked(max_steps=3, max_layers=2))
+def test_a_drawn_program_prints_as_python_that_runs(case: Stacked) -> None:
+    scope: dict[str, Any] = {}
+    *definitions, call = repr(case).splitlines()
+    with fx.enable_x64():
+        exec("\n".join(definitions), scope)
+        got = eval(call, scope)
+        want = case.function(fx, fnp)(*case.inputs())
+    assert np.array_equal(np.asarray(got), np.asarray(want), equal_nan=True)
+
+
+def test_programs_are_values() -> None:
+    program = find(programs(), lambda p: len(p.steps) == 2, settings=SEARCH)
+    assert program == Program(program.shapes, program.steps)
+    assert len({program, Program(program.shapes, program.steps)}) == 1
+
+
+# ------------------------------------------------------------------ operands, axes, trees
+
+
+@frozen
+class Held:
+    """A node of a user's own."""
+
+    content: object
+
+
+@settings(max_examples=30)
+@given(operands(3, weak=True))
+def test_operands_broadcast_and_have_one_dtype(xs: tuple[Array, ...]) -> None:
+    np.broadcast_shapes(*[x.shape for x in xs])
+    assert len({x.dtype for x in xs}) == 1
+
+
+def test_axes_are_counted_from_either_end() -> None:
+    assert find(axes(3), lambda axis: True, settings=SEARCH) == 0
+    assert find(axes(3), lambda axis: axis < 0, settings=SEARCH) == -1
+    assert find(axes(2), lambda axis: axis == -2, settings=SEARCH) == -2
+    with pytest.raises(ValueError, match="needs an array with axes to choose from, got ndim=0"):
+        axes(0)
+
+
+@settings(max_examples=30)
+@given(axis_groups(3))
+def test_groups_of_axes_differ(group: tuple[int, ...]) -> None:
+    assert len({axis % 3 for axis in group}) == len(group)
+
+
+def test_groups_of_axes_are_any() -> None:
+    assert find(axis_groups(3), lambda g: True, settings=SEARCH) == ()
+    assert find(axis_groups(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
+    assert find(axis_groups(0), lambda g: True, settings=SEARCH) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"), [(tuple, 0), (list, 0), (dict, 0), (Pair, 2), (Tagged, 1), (type(None), 0)], ids=str
+)
+def test_trees_are_of_every_sort(kind: type, least: int) -> None:
+    tree = find(pytrees(), lambda t: type(t) is kind, settings=SEARCH)
+    assert fx.tree.structure(tree).num_nodes <= least + 1
+
+
+def test_trees_nest_and_take_nodes_of_the_users() -> None:
+    def has_pairs(tree: object) -> bool:
+        return isinstance(tree, list) and any(isinstance(child, Pair) for child in tree)
+
+    assert find(pytrees(), has_pairs, settings=SEARCH) == [Pair(None, None)]
+    mine = pytrees(st.integers(0, 3), nodes=lambda children: st.builds(Held, children))
+    assert find(mine, lambda t: isinstance(t, Held), settings=SEARCH) == Held(None)
+
+
+@settings(max_examples=30)
+@given(pytrees(max_leaves=4))
+def test_trees_flatten_and_come_together_again(tree: object) -> None:
+    leaves, structure = fx.tree.flatten(tree)
+    assert fx.tree.structure(fx.tree.unflatten(structure, leaves)) == structure
+    assert all(leaf.dtype == kinds.float32 for leaf in leaves)  # type: ignore[attr-defined]  # the leaves are arrays
+
+
+# ------------------------------------------------------------------ indices
+
+
+def entries(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
+
+
+INDICES: Final[dict[str, tuple[Callable[[Any], bool], Any]]] = {
+    "nothing": (lambda i: True, ()),
+    "a new axis": (lambda i: i is None or None in entries(i), (None,)),
+    "an ellipsis": (lambda i: ... in entries(i), (...,)),
+    "a negative step": (
+        lambda i: any(isinstance(e, slice) and (e.step or 0) < 0 for e in entries(i)),
+        (slice(None, None, -1),),
+    ),
+    "from the end": (lambda i: any(isinstance(e, int) and e < 0 for e in entries(i)), (-1,)),
+    "beyond": (
+        lambda i: any(isinstance(e, slice) and (e.stop or 0) > 2 for e in entries(i)),
+        (slice(None, 3, None),),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", INDICES)
+def test_basic_indices_are_of_every_kind(what: str) -> None:
+    wanted, smallest = INDICES[what]
+
+    def plain(index: Any) -> bool:
+        return wanted(index)
+
+    got = find(indices((2, 2), BASIC), plain, settings=SEARCH)
+    full = tuple([e for e in entries(got) if e != slice(None)])
+    assert full == smallest or what == "beyond"
+
+
+def is_array(e: Any) -> bool:
+    return isinstance(e, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda i: sum(is_array(e) and e.dtype == np.int32 for e in i) == 2,  # which broadcast
+        lambda i: is_array(i[0]) and len(i) > 2 and isinstance(i[1], slice) and is_array(i[2]),  # axes apart
+        lambda i: is_array(i[0]) and i[0].dtype == bool and i[0].ndim == 2,
+        lambda i: is_array(i[0]) and i[0].dtype == bool and not i[0].any(),
+        lambda i: isinstance(i[0], list),
+        lambda i: isinstance(i[0], int) and any(is_array(e) for e in i),
+        lambda i: i[0] is ... and is_array(i[-1]),
+    ],
+    ids=range(7),
+)
+def test_advanced_indices_are_of_every_kind(wanted: Callable[[Any], bool]) -> None:
+    def found(index: Any) -> bool:
+        return isinstance(index, tuple) and bool(index) and wanted(index)
+
+    index = find(indices((2, 3, 2)), found, settings=SEARCH)
+    assert isinstance(index, tuple)
+    assert len(index) <= 4
+    np.zeros((2, 3, 2))[index]
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_indices_are_within_bounds(data: st.DataObject) -> None:
+    shape = data.draw(shapes())
+    np.zeros(shape)[data.draw(indices(shape))]
+
+
+def test_kinds_of_indices_that_there_are_not() -> None:
+    with pytest.raises(ValueError, match="kinds of indices are slice, integer, .* got slices"):
+        indices((2,), ("slices",))
+
+
+# ------------------------------------------------------------------ einsum
+
+
+@pytest.mark.parametrize(
+    ("wanted", "smallest"),
+    [
+        (lambda e: True, Einsum("", ((),))),
+        (lambda e: "," in e.spec, Einsum(",", ((), ()))),
+        (lambda e: "ii" in e.spec, Einsum("ii", ((1, 1),))),
+        (lambda e: "..." in e.spec, Einsum("...", ((),))),
+        (lambda e: e.spec.endswith("i->"), Einsum("i->", ((1,),))),
+        (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), Einsum("i,i", ((2,), (2,)))),
+    ],
+)
+def test_specs_of_einsum_are_of_every_kind(wanted: Callable[[Einsum], bool], smallest: Einsum) -> None:
+    assert find(einsums(), wanted, settings=SEARCH) == smallest
+
+
+@settings(max_examples=100)
+@given(einsums())
+def test_specs_of_einsum_are_numpys_and_ours(case: Einsum) -> None:
+    xs = [np.arange(np.prod(shape), dtype=np.int32).reshape(shape) % 5 - 2 for shape in case.shapes]
+    want = np.einsum(case.spec, *xs)
+    got = fnp.einsum(case.spec, *xs)
+    assert got.shape == want.shape
+    assert np.array_equal(np.asarray(got), want)
 
 
 def test_the_laws_need_no_hypothesis() -> None:

@@ -10,48 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx.core.array import Array
-
-
-@st.composite
-def indexed(draw: st.DrawFn) -> tuple[tuple[int, ...], Any]:
-    """A shape and an index into it that NumPy takes."""
-    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=4))
-    sizes = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=3))
-    front = draw(st.integers(0, len(shape)))
-    back = draw(st.integers(front, len(shape)))
-    parts: list[Any] = [part for n in shape[:front] for part in draw(axis_index(n, sizes))]
-    if back < len(shape) or draw(st.booleans()):
-        parts += [..., *[part for n in shape[back:] for part in draw(axis_index(n, sizes))]]
-    return shape, tuple(parts) if len(parts) != 1 or draw(st.booleans()) else parts[0]
-
-
-@st.composite
-def axis_index(draw: st.DrawFn, n: int, sizes: tuple[int, ...]) -> list[Any]:
-    """What an index says of an axis of size `n`, where index arrays have the shape `sizes`; perhaps a new axis too."""
-    kind = draw(st.sampled_from(["int", "slice", "array", "list", "new", "mask"]))
-    if kind == "int":
-        return [draw(st.integers(-n, n - 1))]
-    if kind == "array":
-        return [draw(hnp.arrays(np.int32, sizes, elements=st.integers(-n, n - 1)))]
-    if kind == "list" and len(sizes) == 1:
-        return [draw(st.lists(st.integers(-n, n - 1), min_size=sizes[0], max_size=sizes[0]))]
-    if kind == "mask" and not sizes:
-        mask = np.zeros(n, np.bool_)  # with one place, so that it broadcasts with every other
-        mask[draw(st.integers(0, n - 1))] = True
-        return [mask]
-    return [*([None] if kind == "new" else []), draw(st.slices(n))]
+from tracefx.testing.strategies import indices, shapes
 
 
 @settings(max_examples=300)
-@given(indexed())
-def test_indices_as_numpys(case: tuple[tuple[int, ...], Any]) -> None:
-    shape, index = case
+@given(st.data())
+def test_indices_as_numpys(data: st.DataObject) -> None:
+    shape = data.draw(shapes(max_dims=4, max_side=4))
+    index = data.draw(indices(shape))
     host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     np.testing.assert_array_equal(np.asarray(fnp.array(host)[index]), host[index])
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tracefx.testing.programs import Shape
 
@@ -17,10 +17,9 @@ BASIC: Final = ("slice", "integer", "newaxis", "ellipsis")
 ADVANCED: Final = ("array", "list", "mask")
 
 
-@st.composite
 def indices(
-    draw: DrawFn, shape: Shape, kinds: tuple[str, ...] = (*BASIC, *ADVANCED), max_new: int = 2
-) -> Index | tuple[Index, ...]:
+    shape: Shape, kinds: tuple[str, ...] = (*BASIC, *ADVANCED), max_new: int = 2
+) -> SearchStrategy[Index | tuple[Index, ...]]:
     """Indices of an array of a shape, all within bounds, as NumPy takes them.
 
     `kinds` are the entries that may occur: `slice` (with steps of either sign, and bounds beyond the ends), `integer`
@@ -31,6 +30,11 @@ def indices(
     unknown = set(kinds) - {*BASIC, *ADVANCED}
     if unknown:
         raise ValueError(f"kinds of indices are {', '.join((*BASIC, *ADVANCED))}, got {', '.join(sorted(unknown))}")
+    return _indices(shape, kinds, max_new)
+
+
+@st.composite
+def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -> Index | tuple[Index, ...]:
     entries: list[Index] = []
     common: Shape = draw(st.lists(st.integers(1, 2), max_size=2).map(tuple)) if "array" in kinds else ()
     axis, new, is_masked, has_arrays, has_ellipsis = 0, 0, False, False, False
@@ -46,7 +50,7 @@ def indices(
                 ("ellipsis", not has_ellipsis),
                 ("array", bool(n) and not is_masked),
                 ("list", bool(n) and not is_masked),
-                ("mask", bool(rest) and not has_arrays and not is_masked),
+                ("mask", bool(n) if has_arrays else bool(rest) and not is_masked),
             )
             if fits and kind in kinds
         ]
@@ -69,6 +73,11 @@ def indices(
                 axis += draw(st.integers(0, len(rest)))
                 continue  # what follows are the last axes, however many there are: those skipped here are its own
             case "mask":
+                if has_arrays:  # with one place, so that it broadcasts with them
+                    place = draw(st.integers(0, (n or 1) - 1))
+                    entries.append(np.arange(n or 0) == place)
+                    axis += 1
+                    continue
                 covered = draw(st.integers(1, len(rest)))
                 count = int(np.prod(rest[:covered]))
                 truths = draw(st.lists(st.booleans(), min_size=count, max_size=count))
