@@ -1,0 +1,95 @@
+"""`progress`: how far the loops of a program are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import ParamSpec, TypeVar, final, overload
+
+from tracefx.core.handler import current, handling
+from tracefx.handlers.progressing.bars import RichBars
+from tracefx.handlers.progressing.loops import Progress
+from tracefx.handlers.progressing.reports import Show
+from tracefx.transforms.arguments import require_callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+class Bars:
+    """Shows how far loops are: those run in a `with` block, or by functions that it decorates."""
+
+    def __init__(self, show: Show, every: int | None, depth: int) -> None:
+        self._show = show
+        self._every = every
+        self._depth = depth
+        self._blocks: list[ExitStack] = []
+
+    def __enter__(self) -> Bars:
+        with ExitStack() as block:
+            if isinstance(self._show, RichBars):
+                self._show.hold()
+                block.callback(self._show.let_go)
+            handler = Progress(current(), show=self._show, every=self._every, depth=self._depth)
+            block.enter_context(handling(handler))
+            self._blocks.append(block.pop_all())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._blocks.pop().close()
+
+    def __call__(self, fun: Callable[P, R]) -> Callable[P, R]:
+        require_callable("progress", fun)
+
+        @functools.wraps(fun)
+        def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+            with Bars(self._show, self._every, self._depth):
+                return fun(*args, **kwargs)
+
+        return shown
+
+
+@overload
+def progress(*, every: int | None = None, depth: int = 2, show: Show | None = None) -> Bars: ...
+@overload
+def progress(
+    fun: Callable[P, R], *, every: int | None = None, depth: int = 2, show: Show | None = None
+) -> Callable[P, R]: ...
+def progress(
+    fun: Callable[P, R] | None = None, *, every: int | None = None, depth: int = 2, show: Show | None = None
+) -> Bars | Callable[P, R]:
+    """`fun`, showing how far its loops are while it runs, compiled loops too: `scan`, `fori_loop`, `while_loop`, `map`.
+
+    Without `fun`, what does so for a `with` block, and for functions that it decorates. Bars are drawn by `rich`
+    (`pip install 'tracefx[progress]'`), or `show` is called with a `Report` each time. It is the same function as
+    long as `progress` is called once, and programs that are compiled for it are kept with it.
+
+    A loop of known length tells of itself about 100 times, one inside of another loop about 10 times and if it has at
+    least 100 steps; other loops each time that they have about 3% more steps than before, from 64 steps on. `every`
+    says after how many steps instead. Loops in more than `depth` loops are not shown.
+
+    Raises TypeError if `fun` or `show` is no function, ValueError if `every` or `depth` is no positive integer,
+    ImportError without `rich`.
+
+    >>> from tracefx import lax
+    >>> show = lambda report: print(report.done, "of", report.total)
+    >>> f = progress(lambda x: lax.fori_loop(0, 50, lambda i, x: x * 2 % 7, x), every=25, show=show)
+    >>> f(1)
+    25 of 50
+    50 of 50
+    Array(4, dtype=int32, weak_type=True)
+    """
+    for name, given in (("every", every), ("depth", depth)):
+        if given is not None and (type(given) is not int or given < 1):
+            raise ValueError(f"progress: {name} must be a positive integer, got {given!r}")
+    if show is not None:
+        require_callable("progress: show", show)
+    if fun is not None:
+        require_callable("progress", fun)
+    bars = Bars(RichBars() if show is None else show, every, depth)
+    return bars if fun is None else bars(fun)

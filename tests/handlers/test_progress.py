@@ -1,0 +1,440 @@
+"""`progress`: what loops tell of themselves, from compiled programs too, and what is drawn of it."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.handlers import Report, RichBars, count, progress
+
+F = Callable[..., Any]
+Reports = list[Report]
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return []
+
+
+def steps(reports: Reports, depth: int = 0) -> list[int]:
+    return [r.done for r in reports if r.loop.depth == depth]
+
+
+def drop(reports: Reports) -> Reports:
+    """What there is, to begin anew."""
+    found = reports[:]
+    reports.clear()
+    return found
+
+
+def summing(x: Any, n: int = 1000) -> Any:
+    return lax.scan(lambda c, y: (c + y, c), x, fnp.arange(float(n)))
+
+
+def growing(x: Any) -> Any:
+    """A loop of a length that nobody knows, of 1000 steps for 1000."""
+    return lax.while_loop(lambda c: c[0] < x, lambda c: (c[0] + 1, c[1] * 1.001), (0.0, 1.0))
+
+
+def check_known(found: Reports, total: int, every: int) -> None:
+    assert steps(found) == sorted({*range(every, total + 1, every), total})
+    assert all(r.total == total for r in found)
+    assert [r.finished for r in found] == [False] * (len(found) - 1) + [True]
+
+
+def both_orders(f: F, show: F) -> dict[str, F]:
+    return {
+        "plain": progress(f, show=show),
+        "inside jit": fx.jit(progress(f, show=show)),
+        "around jit": progress(fx.jit(f), show=show),
+    }
+
+
+# ------------------------------------------------------------------ which reports there are
+
+
+@pytest.mark.parametrize("name", ["plain", "inside jit", "around jit"])
+def test_a_scan_tells_of_itself_a_hundred_times(name: str, reports: Reports) -> None:
+    f = both_orders(summing, reports.append)[name]
+    for _ in range(2):  # programs are kept, and tell again
+        want = summing(1.0)
+        np.testing.assert_array_equal(f(1.0)[0], want[0])
+        np.testing.assert_array_equal(f(1.0)[1], want[1])
+        found = drop(reports)
+        check_known(found[:100], 1000, 10)
+        check_known(found[100:], 1000, 10)
+
+
+@pytest.mark.parametrize(
+    ("n", "every"), [(2, 1), (7, 1), (99, 1), (100, 1), (101, 2), (250, 3), (1001, 11)], ids=lambda x: str(x)
+)
+def test_scans_of_any_length(n: int, every: int, reports: Reports) -> None:
+    progress(lambda: summing(0.0, n), show=reports.append)()
+    check_known(reports, n, every)
+
+
+def test_short_loops_are_not_told_of(reports: Reports) -> None:
+    f = progress(lambda n: summing(0.0, n), show=reports.append)
+    f(0)
+    f(1)
+    progress(fx.jit(growing), show=reports.append)(63.0)
+    assert reports == []
+
+
+def test_every(reports: Reports) -> None:
+    progress(summing, every=300, show=reports.append)(0.0)
+    check_known(drop(reports), 1000, 300)
+    progress(growing, every=300, show=reports.append)(1000.0)
+    assert [(r.done, r.total, r.finished) for r in reports] == [
+        (300, None, False),
+        (600, None, False),
+        (900, None, False),
+        (1000, None, True),
+    ]
+
+
+@pytest.mark.parametrize("name", ["plain", "inside jit", "around jit"])
+def test_a_while_loop_tells_of_itself_ever_less_often(name: str, reports: Reports) -> None:
+    f = both_orders(growing, reports.append)[name]
+    assert f(1000.0)[0] == 1000
+    done = steps(reports)
+    assert done == [*range(64, 128, 2), *range(128, 256, 4), *range(256, 512, 8), *range(512, 1000, 16), 1000]
+    assert {r.total for r in reports} == {None}
+    assert [r.finished for r in reports] == [False] * (len(done) - 1) + [True]
+
+
+def test_a_while_loop_with_a_bound(reports: Reports) -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda c: c < x, lambda c: c + 1, 0.0, max_steps=1000)
+
+    assert progress(f, show=reports.append)(42.0) == 42
+    assert [(r.done, r.total, r.finished) for r in reports] == [
+        *[(i, 1000, False) for i in (10, 20, 30, 40)],
+        (42, 1000, True),
+    ]
+    drop(reports)
+    progress(f, show=reports.append)(2000.0)
+    check_known(reports, 1000, 10)
+
+
+def test_a_fori_loop_of_a_length_that_is_computed(reports: Reports) -> None:
+    @fx.jit
+    def f(first: Any, end: Any) -> Any:
+        return lax.fori_loop(first, end, lambda i, x: x + i, 0)
+
+    shown = progress(f, show=reports.append)
+    for first, end, every in ((0, 1000, 10), (-50, 200, 3), (0, 10, 1)):
+        assert shown(first, end) == sum(range(first, end))
+        check_known(drop(reports), end - first, every)
+    assert shown(3, 3) == shown(5, 3) == 0
+    assert reports == []
+
+
+def test_a_while_loop_that_counts(reports: Reports) -> None:
+    loops: list[F] = [
+        lambda n: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2), (0, n))[0],
+        lambda n: lax.while_loop(lambda c: c[0] < 400, lambda c: (c[0] + 1, n), (0, n))[0],
+        lambda n: lax.while_loop(lambda i: i < 100, lambda i: i + 1, fnp.asarray(-100, np.int8)) + n - 100,
+    ]
+    for f in loops:
+        assert progress(fx.jit(f), show=reports.append)(400) == 400
+        found = drop(reports)
+        total = found[-1].done
+        check_known(found, total, -(-total // 100))
+    batched = progress(fx.jit(fx.vmap(loops[0])), show=reports.append)
+    np.testing.assert_array_equal(batched(fnp.array([400, 300])), [400, 300])
+    assert steps(reports)[-1] == 400
+
+
+def test_the_length_is_not_guessed(reports: Reports) -> None:
+    """Loops that look like counting ones, and aren't."""
+    loops: list[F] = [
+        lambda n: lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 2, c[1]), (0, n)),
+        lambda n: lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1] - 1), (0, n)),
+        lambda n: lax.while_loop(lambda c: c[1] < c[0], lambda c: (c[0] - 1, c[1]), (n, 0)),
+        lambda n: lax.while_loop(lambda c: c[0] <= c[1], lambda c: (c[0] + 1, c[1]), (0, n)),
+        lambda n: lax.while_loop(lambda c: c[0] < c[1], lambda c: (c[0] + 1, c[1]), (0.0, n + 0.5)),
+        lambda n: lax.while_loop(lambda c: c[0] < n + 1, lambda c: (c[0] + 1, c[1]), (0, n)),
+    ]
+    for f in loops:
+        np.testing.assert_array_equal(progress(fx.jit(f), show=reports.append)(400), f(400))
+        assert {r.total for r in drop(reports)} == {None}
+
+
+def test_maps(reports: Reports) -> None:
+    f = progress(lambda x: lax.map(lambda y: y * 2, x), show=reports.append)
+    np.testing.assert_array_equal(f(fnp.arange(50)), 2 * np.arange(50))
+    check_known(reports, 50, 1)
+
+
+# ------------------------------------------------------------------ loops in loops
+
+
+def nested(x: Any) -> Any:
+    def outer(c: Any, _: None) -> Any:
+        return lax.scan(lambda c, y: (c + y, None), c, fnp.arange(200.0))[0], None
+
+    return lax.scan(outer, x, None, 7)[0]
+
+
+def test_loops_in_loops(reports: Reports) -> None:
+    for f in both_orders(nested, reports.append).values():
+        assert f(0.0) == 7 * sum(range(200))
+        found = drop(reports)
+        assert steps(found) == [*range(1, 8)]
+        assert steps(found, 1) == [*range(20, 201, 20)] * 7
+        assert len({r.loop for r in found}) == 2
+
+
+def test_depth(reports: Reports) -> None:
+    progress(nested, depth=1, show=reports.append)(0.0)
+    assert {r.loop.depth for r in drop(reports)} == {0}
+
+    def deep(x: Any) -> Any:
+        return lax.scan(lambda c, _: (nested(c), None), x, None, 2)[0]
+
+    progress(deep, show=reports.append)(0.0)  # where that of 7 steps is not told of, and doesn't count
+    assert {(r.loop.depth, r.total) for r in drop(reports)} == {(0, 2), (1, 200)}
+
+
+def test_loops_in_branches_and_calls(reports: Reports) -> None:
+    def f(x: Any) -> Any:
+        y = fx.jit(lambda x: lax.cond(x > 0, lambda x: summing(x)[0], lambda x: summing(x, 500)[0], x))(x)
+        return fx.checkpoint(lambda y: summing(y, 300)[0])(y)
+
+    for g in both_orders(f, reports.append).values():
+        for x, n in ((1.0, 1000), (-1.0, 500)):
+            assert g(x) == f(x)
+            found = drop(reports)
+            check_known([r for r in found if r.total == n], n, n // 100)
+            check_known([r for r in found if r.total == 300], 300, 3)
+            assert {r.total for r in found} == {n, 300}
+
+
+# ------------------------------------------------------------------ batches and derivatives
+
+
+def test_batches_count_once(reports: Reports) -> None:
+    x = fnp.arange(3.0)
+    for f in (fx.vmap(progress(summing, show=reports.append)), progress(fx.vmap(summing), show=reports.append)):
+        np.testing.assert_array_equal(f(x)[0], fx.vmap(summing)(x)[0])
+        check_known(drop(reports), 1000, 10)
+    assert fx.vmap(progress(lambda x: summing(0.0)[0] + x, show=reports.append))(x)[0] == sum(range(1000))
+    check_known(drop(reports), 1000, 10)
+
+
+def test_a_batch_is_as_far_as_its_longest_loop(reports: Reports) -> None:
+    x = fnp.array([100.0, 200.0, 10.0])
+    for f in (
+        fx.vmap(progress(growing, show=reports.append)),
+        progress(fx.vmap(growing), show=reports.append),
+        fx.jit(fx.vmap(progress(growing, show=reports.append))),
+    ):
+        np.testing.assert_array_equal(f(x)[0], x)
+        assert steps(drop(reports)) == [*range(64, 128, 2), *range(128, 201, 4), 200]
+
+
+def wavy(x: Any) -> Any:
+    return lax.scan(lambda c, y: (fnp.sin(c) + y * c, None), x, fnp.arange(400.0) / 400)[0]
+
+
+def test_forward_and_backward_loops(reports: Reports) -> None:
+    want = fx.grad(wavy)(0.3)
+    forward = 100
+    inside = fx.grad(progress(wavy, show=reports.append))
+    makes: tuple[F, ...] = (inside, fx.jit(inside))
+    for f in makes:
+        np.testing.assert_allclose(f(0.3), want, rtol=1e-5)
+        check_known(drop(reports), 400, 4)
+    for f in (progress(fx.grad(wavy), show=reports.append), progress(fx.jit(fx.grad(wavy)), show=reports.append)):
+        np.testing.assert_allclose(f(0.3), want, rtol=1e-5)
+        found = drop(reports)
+        check_known(found[:forward], 400, 4)
+        check_known(found[forward:], 400, 4)
+
+
+def pushed(f: F, x: Any, t: Any) -> Any:
+    return fx.jvp(f, (x,), (t,))
+
+
+def test_forward_mode(reports: Reports) -> None:
+    want = fx.jvp(wavy, (0.3,), (1.0,))
+    makes: tuple[F, ...] = (
+        lambda x, t: fx.jvp(progress(wavy, show=reports.append), (x,), (t,)),
+        progress(functools.partial(pushed, wavy), show=reports.append),
+    )
+    for f in makes:
+        np.testing.assert_allclose(f(0.3, 1.0), want, rtol=1e-5)
+        check_known(drop(reports), 400, 4)
+    out, t = fx.jvp(lambda x: progress(growing, show=reports.append)(x)[1] * x, (200.0,), (1.0,))
+    np.testing.assert_allclose([out, t], [200 * 1.001**200, 1.001**200], rtol=1e-3)
+    assert steps(reports)[-1] == 200
+
+
+def test_derivatives_of_loops_in_pieces(reports: Reports) -> None:
+    def f(x: Any) -> Any:
+        return lax.scan(lambda c, y: (fnp.sin(c) + y * c, None), x, fnp.arange(400.0) / 400, checkpoint=20)[0]
+
+    want = fx.grad(wavy)(0.3)
+    np.testing.assert_allclose(fx.grad(progress(f, show=reports.append))(0.3), want, rtol=1e-5)
+    assert steps(reports)[-1] == 400
+    np.testing.assert_allclose(progress(fx.grad(f), show=reports.append)(0.3), want, rtol=1e-5)
+
+
+def test_nothing_else_is_kept_for_the_backward_pass() -> None:
+    x = np.float32(0.3)
+    shown = progress(wavy, show=lambda report: None)
+    plain, counting = count(fx.grad(wavy))(x), count(fx.grad(shown))(x)
+    assert counting.peak_bytes <= plain.peak_bytes + 16 * 400
+
+
+# ------------------------------------------------------------------ blocks
+
+
+def test_a_block_shows_all_loops_in_it(reports: Reports) -> None:
+    bars = progress(show=reports.append)
+    f = fx.jit(summing)
+    with bars as same:
+        assert same is bars
+        f(0.0)
+        growing(100.0)
+    assert len(reports) > 100
+    drop(reports)
+    f(0.0)
+    assert reports == []
+    with bars, bars:
+        summing(0.0)
+    assert len(drop(reports)) == 200
+    decorated = bars(summing)
+    assert decorated.__name__ == "summing"
+    decorated(0.0)
+    check_known(reports, 1000, 10)
+
+
+def test_places_are_told(reports: Reports) -> None:
+    for f in both_orders(summing, reports.append).values():
+        f(0.0)
+        (loop,) = {r.loop for r in drop(reports)}
+        assert loop.place is not None
+        assert (loop.place.file, loop.place.function, loop.name) == (__file__, "summing", "scan")
+        assert str(loop) == f"scan in {loop.place}"
+
+
+def test_errors_come_out(reports: Reports) -> None:
+    class Stop(Exception):
+        pass
+
+    def show(report: Report) -> None:
+        reports.append(report)
+        if report.done == 500:
+            raise Stop
+
+    for f in both_orders(summing, show).values():
+        with pytest.raises(Stop):
+            f(0.0)
+        assert steps(drop(reports))[-1] == 500
+    summing(0.0)
+    assert reports == []
+
+
+# ------------------------------------------------------------------ bars
+
+
+def terminal() -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=True, width=100, color_system=None), file
+
+
+@pytest.mark.parametrize("name", ["plain", "inside jit", "around jit"])
+def test_bars_are_drawn(name: str) -> None:
+    console, file = terminal()
+    both_orders(summing, RichBars(console))[name](0.0)
+    text = file.getvalue()
+    assert f"scan test_progress.py:{summing.__code__.co_firstlineno + 1}" in text
+    assert "1000/1000" in text
+
+
+def test_bars_of_loops_in_loops_are_used_again() -> None:
+    console, file = terminal()
+    bars = RichBars(console)
+    with progress(show=bars):
+        fx.jit(nested)(0.0)
+        fx.jit(nested)(0.0)
+        assert len(bars._tasks) == 2
+    assert "7/7" in file.getvalue()
+    assert "200/200" in file.getvalue()
+    assert bars._live is None
+
+
+def test_bars_of_unknown_length() -> None:
+    console, file = terminal()
+    progress(fx.jit(growing), show=RichBars(console))(1000.0)
+    assert "64/?" in file.getvalue()
+    assert "1000/1000" in file.getvalue()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_bars_are_closed_after_an_error(error: type[BaseException]) -> None:
+    console, _ = terminal()
+    bars = RichBars(console)
+
+    def interrupted(x: Any) -> Any:
+        y, _ = summing(x)
+        fx.debug.callback(fail, y)
+        return y
+
+    def fail(y: Any) -> None:
+        raise error
+
+    with pytest.raises(error):
+        progress(interrupted, show=bars)(0.0)
+    assert bars._live is None
+
+    def stopped(x: Any) -> Any:
+        raise error
+
+    with pytest.raises(error), progress(show=bars):
+        stopped(0.0)
+    assert bars._live is None
+    threads = {t.name for t in threading.enumerate()}
+    assert not any("refresh" in name.lower() for name in threads)
+    progress(summing, show=bars)(0.0)  # and used again
+
+
+def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "rich":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'tracefx\[progress\]'"):
+        progress(summing)
+    progress(summing, show=lambda report: None)(0.0)
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="progress"):
+        progress(3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="progress: show"):
+        progress(show=3)  # type: ignore[call-overload]
+    for name in ("every", "depth"):
+        for given in (0, -1, 1.5, True):
+            with pytest.raises(ValueError, match=f"progress: {name} must be a positive integer, got {given}"):
+                progress(summing, **{name: given})  # type: ignore[call-overload]
