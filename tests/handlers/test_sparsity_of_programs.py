@@ -1,0 +1,71 @@
+"""Sparsity and forward Laplacians of generated programs, against whole Jacobians and Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.handlers import forward_laplacian, sparse_hessian, sparse_jacobian
+from tracefx.testing.programs import Program
+from tracefx.testing.strategies.programs import programs, structured_programs
+
+
+def arguments(program: Program) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    return tuple([rng.normal(size=shape) for shape in program.shapes])
+
+
+def matrix(tree: Any, rows: int, sizes: Sequence[int]) -> Any:
+    """A Jacobian by several arguments as one matrix."""
+    return np.concatenate([np.reshape(np.asarray(x), (rows, n)) for x, n in zip(tree, sizes, strict=True)], 1)
+
+
+def finite(*arrays: Any) -> bool:
+    return all(bool(np.isfinite(x).all()) for x in arrays)
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(want).max(initial=0.0)))
+
+
+def compare(program: Program) -> None:
+    with fx.enable_x64():
+        f, xs = program.function(fx, fnp), arguments(program)
+        whole = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
+        out, sizes = whole(xs), [x.size for x in xs]
+        dense = matrix(fx.jit(fx.jacfwd(whole))(xs), out.size, sizes)
+        found = sparse_jacobian(whole)(xs)
+        outside = dense[~found.pattern.todense()]
+        assert not np.nan_to_num(outside).any(), found.pattern.todense().astype(int)
+        if finite(dense):
+            close(found.todense(), dense)
+        total = lambda xs: fnp.sum(whole(xs))  # noqa: E731
+        blocks = fx.jit(fx.hessian(total))(xs)
+        size = dense.shape[1]
+        curvature = np.concatenate([matrix(row, n, sizes) for row, n in zip(blocks, sizes, strict=True)])
+        second = sparse_hessian(total)(xs)
+        assert second.shape == (size, size)
+        if finite(curvature):
+            assert not curvature[~second.pattern.todense()].any()
+            close(second.todense(), curvature)
+            value, jacobian, laplacian = forward_laplacian(whole)(xs)
+            close(value, out)
+            close(matrix(jacobian, out.size, sizes), dense)
+            close(np.sum(laplacian), np.trace(curvature))
+
+
+@settings(max_examples=12, deadline=None)
+@given(programs(max_steps=6))
+def test_programs_in_a_line(program: Program) -> None:
+    compare(program)
+
+
+@settings(max_examples=10, deadline=None)
+@given(structured_programs(max_steps=2))
+def test_programs_with_loops_branches_and_rules(program: Program) -> None:
+    compare(program)
