@@ -148,7 +148,8 @@ def nested(x: Any) -> Any:
 
 
 def nested_unrolled(x: Any) -> Any:
-    carry, rows = 0.5, []
+    carry: Any = 0.5
+    rows = []
     for row in x.reshape(2, 3):
         total: Any = carry
         for i in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def close(got: Any, want: Any) -> None:
 def compare(program: Program) -> None:
     with fx.enable_x64():
         f, xs = program.function(fx, fnp), arguments(program)
-        whole = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
+        whole: Callable[..., Any] = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
         out, sizes = whole(xs), [x.size for x in xs]
         dense = matrix(fx.jit(fx.jacfwd(whole))(xs), out.size, sizes)
         found = sparse_jacobian(whole)(xs)
@@ -44,7 +44,7 @@ def compare(program: Program) -> None:
         assert not np.nan_to_num(outside).any(), found.pattern.todense().astype(int)
         if finite(dense):
             close(found.todense(), dense)
-        total = lambda xs: fnp.sum(whole(xs))  # noqa: E731
+        total: Callable[..., Any] = lambda xs: fnp.sum(whole(xs))  # noqa: E731
         blocks = fx.jit(fx.hessian(total))(xs)
         size = dense.shape[1]
         curvature = np.concatenate([matrix(row, n, sizes) for row, n in zip(blocks, sizes, strict=True)])

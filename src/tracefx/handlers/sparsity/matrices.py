@@ -6,18 +6,19 @@ import hashlib
 from typing import Any, TypeAlias, final
 
 import numpy as np
+import numpy.typing as npt
 from attrs import field, frozen
 from typing_extensions import override
 
 import tracefx.numpy as fnp
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _frozen(x: NDArray) -> Ints:
+def _frozen(x: npt.ArrayLike) -> Ints:
     out = np.array(x, np.int64)
     out.flags.writeable = False
     return out

@@ -1,0 +1,343 @@
+"""Sparsity patterns, against patterns known, and sparse matrices of derivatives, against whole ones."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+from tracefx.handlers import (
+    SparseMatrix,
+    SparsityPattern,
+    hessian_sparsity,
+    jacobian_sparsity,
+    sparse_hessian,
+    sparse_jacobian,
+)
+
+Function = Callable[..., Any]
+X = np.array([0.3, -0.8, 1.2, 0.55, -0.1, 0.9], np.float32)
+BAND = np.diag(np.ones(6), 0) + np.diag(np.ones(5), 1)
+PAIR = np.stack([np.eye(3), BAND[:3, :3]]).astype(np.float32)
+PLACES = np.array([[0, 2], [5, 2], [1, 1]])
+
+
+def true_pattern(f: Function, x: Any) -> Any:
+    """Where the Jacobian is not zero at a place without coincidences."""
+    jacobian = np.asarray(fx.jacfwd(lambda x: fnp.ravel(f(x)))(x))
+    return (jacobian != 0).reshape(jacobian.shape[0], -1)
+
+
+def summed_steps(x: Any) -> Any:
+    """A recurrence: state `t` depends on the inputs up to `t`."""
+    return lax.scan(lambda c, y: (c * 0.5 + fnp.sin(y), c * y), fnp.float32(1.0), x)[1]
+
+
+def by_index(x: Any) -> Any:
+    """A loop that takes element `i` and puts it at place `n - 1 - i`."""
+    return lax.fori_loop(0, 6, lambda i, c: c.at[5 - i].set(x[i] ** 2), fnp.zeros(6, fnp.float32))
+
+
+@fx.custom_jvp
+def elsewhere(x: Any) -> Any:
+    """A rule that says it depends on its neighbour."""
+    return fnp.sin(x)
+
+
+elsewhere.defjvps(lambda t, ans, x: fnp.roll(t, 1) * 2.0)
+
+
+@fx.custom_vjp
+def backwards(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+backwards.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (ct * 2.0,))
+
+EXACT: dict[str, Any] = {
+    "element by element": lambda x: fnp.sin(x) * x + fnp.exp(-x) / (2 + x),
+    "differences": lambda x: x[1:] - x[:-1],
+    "strides": lambda x: fnp.concatenate([x[::2], x[::-1]]),
+    "padding": lambda x: fnp.pad(x, (2, 1))[1:-1] * 2,
+    "shapes": lambda x: fnp.tile(x.reshape(2, 3).T, (2, 1)) * fnp.ones(3, np.float32)[:2],
+    "joining": lambda x: fnp.stack([x[:3], x[3:] * x[:3], fnp.ones(3, np.float32)]),
+    "splitting": lambda x: fnp.split(x, 3)[1] * fnp.split(x, 3)[0],
+    "sums": lambda x: (x.reshape(2, 3) ** 2).sum(1),
+    "cumulative sums": lambda x: fnp.cumsum(x[:4]),
+    "cumulative sums backwards": lambda x: fnp.flip(fnp.cumsum(fnp.flip(x))),
+    "constant matrices": lambda x: (BAND.astype(np.float32) @ fnp.sin(x)) * 2,
+    "constant matrices behind": lambda x: (x.reshape(2, 3) @ np.eye(3, dtype=np.float32)).reshape(3, 2),
+    "batches of products": lambda x: fnp.einsum("bi,bij->bj", x.reshape(2, 3), PAIR),
+    "products": lambda x: x.reshape(2, 3) @ x.reshape(3, 2),
+    "masks": lambda x: fnp.where(np.arange(6) < 2, x, x[::-1]) + x * np.array([0, 1, 0, 0, 0, 0], np.float32),
+    "constant indices": lambda x: x[PLACES] ** 2,
+    "places computed": lambda x: x[(fnp.arange(6) * 5) % 6] * x,
+    "updates": lambda x: fnp.zeros(6, np.float32).at[PLACES[:, 0]].set(x[:3]).at[1].add(x[5]),
+    "sums at places": lambda x: fnp.zeros((3, 2), np.float32).at[PLACES % 3, 0].add(x[:2]),
+    "places outside": lambda x: fnp.ones(3, np.float32).at[fnp.array([0, 7])].add(x[:2], mode="drop"),
+    "dynamic slices": lambda x: lax.dynamic_slice(x, (2,), (3,)) * lax.dynamic_update_slice(x, x[:1], (4,))[2:5],
+    "still": lambda x: (fnp.floor(x) + 9) * x[::-1] + fnp.sign(x) + lax.stop_gradient(x),
+    "scan": summed_steps,
+    "scan of rows": lambda x: lax.scan(lambda c, y: (c, y * y[::-1]), 0.0, x.reshape(2, 3))[1],
+    "scan backwards": lambda x: lax.scan(lambda c, y: (c + y, c * 1.0), fnp.float32(0), x, reverse=True)[1],
+    "loops by index": by_index,
+    "while loops": lambda x: lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, fnp.roll(c[1], 1)), (0, x))[1],
+    "a branch that is known": lambda x: lax.cond(True, lambda x: x * x, lambda x: x[::-1], x),
+    "calls": fx.jit(lambda x: fx.checkpoint(fnp.sin)(x) * fx.jit(lambda x: x[::-1])(x)),
+    "rules of the user's own": elsewhere,
+    "rules backwards": backwards,
+    "vmap": fx.vmap(lambda x: x**2),
+    "gradients": fx.grad(lambda x: (x[1:] * x[:-1] ** 2).sum()),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_is_exact(name: str) -> None:
+    f = EXACT[name]
+    found = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(found.todense().astype(int), true_pattern(f, X).astype(int))
+    matrix = sparse_jacobian(f)(X)
+    assert matrix.pattern == found
+    whole = fx.jacfwd(lambda x: fnp.ravel(f(x)))(X)
+    np.testing.assert_allclose(matrix.todense(), whole, rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(sparse_jacobian(f))(X).todense(), whole, rtol=1e-6)
+
+
+CAREFUL: dict[str, tuple[Function, Any]] = {
+    # Where the program decides what it takes, it may be anything it might take.
+    "indices that depend": (lambda x: x[fnp.argmax(x)] * x[:2], np.ones((2, 6))),
+    "extremes": (lambda x: x.reshape(2, 3).max(1), np.kron(np.eye(2), np.ones((1, 3)))),
+    "selection": (lambda x: fnp.where(x > 0, x, x[::-1]), np.eye(6) + np.eye(6)[::-1]),
+    "branches": (lambda x: lax.cond(x[0] > 0, lambda x: x, lambda x: x[::-1], x), np.eye(6) + np.eye(6)[::-1]),
+    "unknown loops": (
+        lambda x: lax.while_loop(lambda c: c[0] > 0.1, lambda c: fnp.roll(c, 2) * 0.5, x),
+        sum(np.roll(np.eye(6), 2 * k, 0) for k in range(3)),
+    ),
+    "places that depend": (
+        lambda x: fnp.zeros(3, np.float32).at[fnp.argmax(x)].add(x[0]) + x[:3],
+        np.eye(3, 6) + np.eye(6)[0],
+    ),
+    "slices that depend": (
+        lambda x: lax.dynamic_slice(x.reshape(2, 3), (0, fnp.argmax(x)), (2, 1))[:, 0],
+        np.kron(np.eye(2), np.ones((1, 3))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAREFUL)
+def test_is_careful(name: str) -> None:
+    f, expected = CAREFUL[name]
+    found = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(found.todense(), np.asarray(expected) > 0)
+    assert not (true_pattern(f, X) & ~found.todense()).any()
+    np.testing.assert_allclose(sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), rtol=1e-6)
+
+
+def test_long_loops_are_gone_through_until_nothing_changes() -> None:
+    def f(x: Any) -> Any:
+        left, _ = lax.scan(lambda c, _: (c * 0.9 + fnp.roll(c, 3) * 0.1, None), x, None, length=100_000)
+        return left
+
+    found = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(found.todense(), np.eye(6) + np.roll(np.eye(6), 3, 0) > 0)
+
+
+def test_a_wide_front_is_cut_short() -> None:
+    """After some rounds a loop is taken to depend on all that it could."""
+    n = 50
+    f = lambda x: lax.while_loop(lambda c: c[0] < 3.0, lambda c: c + 0.1 * fnp.roll(c, 1), x)  # noqa: E731
+    assert jacobian_sparsity(f)(fx.ShapeDtypeStruct((n,), np.float32)).nnz == n * n
+
+
+def test_arguments_and_outputs_may_be_trees() -> None:
+    def f(p: Any, scale: Any, *, shift: Any) -> Any:
+        return {"a": p["x"] * scale, "b": p["y"].sum() + p["x"][0] + shift}
+
+    p = {"x": np.ones(2, np.float32), "y": np.ones((1, 2), np.float32)}
+    matrix = sparse_jacobian(f)(p, np.array([2.0, 3.0], np.float32), shift=1.0)
+    expected = [[2.0, 0, 0, 0], [0, 3.0, 0, 0], [1, 0, 1, 1]]
+    np.testing.assert_array_equal(matrix.todense(), expected)
+    # Another argument's zeros are no zeros of the matrix.
+    matrix = sparse_jacobian(f)(p, np.array([0.0, 3.0], np.float32), shift=1.0)
+    assert matrix.nnz == 5
+
+
+def test_the_pattern_is_found_once_for_each_type() -> None:
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(x.shape)
+        return x * x
+
+    jacobian = sparse_jacobian(f)
+    for _ in range(3):
+        jacobian(np.ones(4, np.float32))
+    assert calls == [(4,)] * 4  # once for the pattern, three times for values
+    jacobian(np.ones(5, np.float32))
+    assert calls[4:] == [(5,)] * 2
+    given = SparsityPattern([0, 1], [0, 1], (2, 2))
+    assert sparse_jacobian(f, given)(np.ones(2, np.float32)).pattern is given
+    assert len(calls) == 7
+
+
+# ------------------------------------------------------------------ colours
+
+
+def colours(matrix: Any, x: Any) -> int:
+    """How many directional derivatives, or backward passes, one matrix takes."""
+    eqns = fx.make_jaxpr(lambda x: matrix(x).data)(x).jaxpr.eqns
+    (seeds,) = [eqn.outs[0].aval.shape for eqn in eqns if eqn.prim.name == "eq"]
+    return int(seeds[0])
+
+
+def test_few_colours_are_enough() -> None:
+    x = np.linspace(0, 1, 40, dtype=np.float32)
+    padded: Function = lambda x: fnp.pad(fnp.sin(x), (2, 2))  # noqa: E731
+    assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x), x) == 1
+    assert colours(sparse_jacobian(lambda x: padded(x)[1:-3] + padded(x)[3:-1] * x), x) == 3
+    assert (
+        colours(
+            sparse_jacobian(
+                lambda x: padded(x)[0:-4] + padded(x)[1:-3] + padded(x)[2:-2] + padded(x)[3:-1] + padded(x)[4:] * x
+            ),
+            x,
+        )
+        == 5
+    )
+    # Rows where an output depends on all, columns where an input matters to all.
+    assert colours(sparse_jacobian(lambda x: fnp.append(fnp.sin(x), x.sum())), x) == 2
+    assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x[0]), x) == 2
+
+
+def test_hessians_take_fewer_colours_by_symmetry() -> None:
+    """Of an arrow columns need as many colours as there are, and all but two are found in their mirror images."""
+    n = 30
+    arrow = lambda x: (x[0] * fnp.sin(x[1:])).sum() + (x**3).sum()  # noqa: E731
+    x = np.linspace(0.1, 1, n, dtype=np.float32)
+    matrix = sparse_hessian(arrow)
+    assert matrix(x).nnz == n + 2 * (n - 1)
+    np.testing.assert_allclose(matrix(x).todense(), fx.hessian(arrow)(x), rtol=1e-5, atol=1e-6)
+    assert colours(matrix, x) == 2
+
+
+def test_hessians_of_graphs() -> None:
+    rng = np.random.default_rng(3)
+    edges = rng.integers(0, 60, (90, 2))
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    energy = lambda x: (fnp.sin(x[edges[:, 0]] - x[edges[:, 1]]) ** 2).sum()  # noqa: E731
+    x = rng.normal(size=60).astype(np.float32)
+    np.testing.assert_allclose(sparse_hessian(energy)(x).todense(), fx.hessian(energy)(x), rtol=1e-4, atol=1e-4)
+    expected = np.zeros((60, 60), bool)
+    for i, j in edges:
+        expected[[i, i, j, j], [i, j, i, j]] = True
+    np.testing.assert_array_equal(hessian_sparsity(energy)(x).todense(), expected)
+
+
+def test_hessians_of_linear_functions_are_empty() -> None:
+    assert hessian_sparsity(lambda x: x.sum() * 3)(X).nnz == 0
+    assert sparse_hessian(lambda x: x.sum() * 3)(X).todense().tolist() == [[0.0] * 6] * 6
+
+
+# ------------------------------------------------------------------ composition
+
+
+def test_composes_with_transformations() -> None:
+    f = lambda x: fnp.pad(fnp.sin(x), (1, 1), constant_values=0.5)[:-2] * x  # noqa: E731
+    jacobian = sparse_jacobian(f)
+    total = lambda x: (jacobian(x).data ** 2).sum()  # noqa: E731
+    whole = lambda x: (fx.jacfwd(f)(x) ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(fx.grad(total)(X), fx.grad(whole)(X), rtol=1e-5)
+    rows = np.stack([X, X * 2])
+    batch = fx.vmap(jacobian)(rows)
+    assert isinstance(batch, SparseMatrix)
+    assert batch.data.shape == (2, batch.pattern.nnz)
+    np.testing.assert_allclose(fx.vmap(SparseMatrix.todense)(batch), fx.vmap(fx.jacfwd(f))(rows), rtol=1e-6)
+    _, stacked = lax.scan(lambda c, x: (c, jacobian(x)), 0.0, rows)
+    np.testing.assert_allclose(stacked.data, batch.data, rtol=1e-6)
+    np.testing.assert_array_equal(jacobian_sparsity(fx.vmap(f))(rows).todense(), np.kron(np.eye(2), true_pattern(f, X)))
+    inner = sparse_jacobian(lambda x: jacobian(x).data)(X)
+    assert inner.shape == (jacobian(X).nnz, 6)
+    np.testing.assert_allclose(inner.todense(), fx.jacfwd(lambda x: jacobian(x).data)(X), rtol=1e-6)
+
+
+def test_closes_over_tracers() -> None:
+    def row(scale: Any) -> Any:
+        return sparse_jacobian(lambda x: x * scale)(X).data
+
+    np.testing.assert_array_equal(fx.jit(row)(2.0), np.full(6, 2.0))
+    np.testing.assert_array_equal(fx.grad(lambda s: row(s).sum())(2.0), 6.0)
+
+
+# ------------------------------------------------------------------ matrices
+
+
+def test_products_and_forms() -> None:
+    matrix = sparse_jacobian(lambda x: x[1:] * x[:-1])(X)
+    whole = np.asarray(matrix.todense())
+    v, several = np.arange(6, dtype=np.float32), np.ones((6, 2), np.float32)
+    np.testing.assert_allclose(matrix @ v, whole @ v, rtol=1e-6)
+    np.testing.assert_allclose(matrix @ several, whole @ several, rtol=1e-6)
+    np.testing.assert_allclose(fx.jit(lambda m, v: m @ v)(matrix, v), whole @ v, rtol=1e-6)
+    np.testing.assert_allclose(matrix.T.todense(), whole.T)
+    np.testing.assert_allclose(fx.jit(lambda m: m.T @ np.ones(5, np.float32))(matrix), whole.T.sum(1), rtol=1e-6)
+    assert matrix.indptr.tolist() == [0, 2, 4, 6, 8, 10]
+    assert (matrix.shape, matrix.nnz, matrix.dtype) == ((5, 6), 10, np.dtype(np.float32))
+    assert matrix.pattern.density == 10 / 30
+    assert repr(matrix).startswith("SparseMatrix(5 x 6, nnz=10, data=Array(")
+    with pytest.raises(
+        ValueError, match=r"shape \(5, 6\) is multiplied by arrays of shape \(6,\) or \(6, k\), not \(5,\)"
+    ):
+        matrix @ np.ones(5)
+
+
+def test_patterns_are_values() -> None:
+    a, b = SparsityPattern([0, 1], [1, 0], (2, 2)), SparsityPattern(np.array([0, 1]), np.array([1, 0]), (2, 2))
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != SparsityPattern([0, 1], [1, 1], (2, 2))
+    assert a != SparsityPattern([0, 1], [1, 0], (3, 2))
+    assert pickle.loads(pickle.dumps(a)) == a
+    assert a == a.T
+    with pytest.raises(ValueError, match="read-only"):
+        a.rows[0] = 1
+    with pytest.raises(ValueError, match=r"entry \(2, 0\) is outside of 2 x 2"):
+        SparsityPattern([2], [0], (2, 2))
+    with pytest.raises(ValueError, match="ordered by row, then column"):
+        SparsityPattern([1, 0], [0, 0], (2, 2))
+    with pytest.raises(ValueError, match="two lists of one length"):
+        SparsityPattern([1, 0], [0], (2, 2))
+
+
+def test_empty_ones() -> None:
+    assert jacobian_sparsity(fnp.sin)(np.zeros((0,), np.float32)) == SparsityPattern([], [], (0, 0))
+    assert sparse_jacobian(lambda x: x.sum())(np.zeros((0,), np.float32)).todense().shape == (1, 0)
+    assert sparse_jacobian(lambda x: fnp.ones(3, np.float32))(X).todense().tolist() == [[0.0] * 6] * 3
+    assert float(sparse_jacobian(fnp.square)(np.float32(3.0)).todense()[0, 0]) == 6.0
+
+
+# ------------------------------------------------------------------ errors
+
+
+def test_errors_say_what_was_wrong() -> None:
+    with pytest.raises(TypeError, match=r"jacobian_sparsity of .*: the first argument must be made of floats, got i32"):
+        jacobian_sparsity(lambda x: x)(np.arange(3))
+    with pytest.raises(TypeError, match=r"sparse_jacobian of .*: outputs must be floats, got i32"):
+        sparse_jacobian(lambda x: fnp.argmax(x))(X)
+    with pytest.raises(TypeError, match="derivatives are by the first argument, but there is none"):
+        jacobian_sparsity(lambda: 1.0)()
+    with pytest.raises(TypeError, match="grad of .* must give a scalar"):
+        hessian_sparsity(lambda x: x)(X)
+    with pytest.raises(TypeError, match="sparse_jacobian takes a function, got 3"):
+        sparse_jacobian(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="pattern must be a SparsityPattern, got 3"):
+        sparse_jacobian(fnp.sin, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"the matrix is 6 x 6, the pattern SparsityPattern\(2 x 2, nnz=1\)"):
+        sparse_jacobian(fnp.sin, SparsityPattern([0], [0], (2, 2)))(X)
+    with pytest.raises(ValueError, match="is not symmetric"):
+        sparse_hessian(fnp.sum, SparsityPattern([0], [1], (6, 6)))(X)
