@@ -24,6 +24,7 @@ from tracefx.handlers import (
     Error,
     ErrorKind,
     all_checks,
+    autocast,
     automatic_checks,
     check,
     check_error,
@@ -33,6 +34,7 @@ from tracefx.handlers import (
     float_checks,
     index_checks,
     nan_checks,
+    progress,
     user_checks,
 )
 
@@ -662,3 +664,28 @@ def test_effects_in_branches_of_a_batch_are_refused() -> None:
     with pytest.raises(ValueError, match="index differs along the batch"):
         checkify(fx.vmap(f))(f32(1, -1))
     assert fx.vmap(checkify(f))(f32(1, -1))[0].get() is None
+
+
+def test_with_other_handlers() -> None:
+    def f(x: Any) -> Any:
+        y = nn.softmax(x @ fnp.ones((3, 3)))
+        y, _ = lax.scan(lambda c, _: (fnp.tanh(c @ c.T) @ c, None), y, None, 5)
+        check(x[0, 0] != 3, "three")
+        return fnp.sum(fnp.log(y))
+
+    reports: list[Any] = []
+    shown = functools.partial(progress, show=reports.append)
+    stacks: list[F] = [
+        checkify(autocast(f), all_checks),
+        autocast(checkify(f, all_checks)),
+        checkify(shown(f), all_checks),
+        shown(fx.jit(autocast(checkify(f, all_checks)))),
+        fx.jit(checkify(shown(autocast(f)), all_checks)),
+    ]
+    for g in stacks:
+        error, out = g(fnp.ones((2, 3)))
+        assert error.get() is None
+        np.testing.assert_allclose(out, f(fnp.ones((2, 3))), rtol=0.02)
+        assert said(g(fnp.full((2, 3), 3.0))[0]).startswith("three")
+        assert "gave NaN" in said(g(fnp.full((2, 3), fnp.nan))[0])
+    assert {r.done for r in reports} == {1, 2, 3, 4, 5}
