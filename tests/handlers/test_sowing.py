@@ -127,6 +127,28 @@ def test_compiled_it_is_nothing() -> None:
     assert text.count(" = ") == fx.jit(g).lower(XS).as_text().count(" = ")
 
 
+@pytest.mark.parametrize("form", ["plain", "checkpoint"])
+def test_compiled_gradients_need_no_more_memory(form: str) -> None:
+    def recurrent(name: Callable[..., Any]) -> Callable[..., Any]:
+        def f(w: Any, xs: Any) -> Any:
+            def step(c: Any, x: Any) -> Any:
+                c = name(fnp.tanh(c @ w + x), name="state")
+                g = name(fx.nn.sigmoid(c), name="gate")
+                return c * g, g.sum()
+
+            c, ys = lax.scan(step, fnp.zeros((4, 8)), xs)
+            return ys.sum() + c.sum()
+
+        return f
+
+    w, xs = np.ones((8, 8), np.float32), np.ones((20, 4, 8), np.float32)
+    named, plain = [
+        fx.jit(fx.grad(FORMS[form](recurrent(name)))).lower(w, xs).compile() for name in (sow, lambda x, name: x)
+    ]
+    assert named.memory_analysis().temp_bytes == plain.memory_analysis().temp_bytes
+    assert named.as_text().count(" = ") == plain.as_text().count(" = ")
+
+
 def test_what_nobody_uses_is_reaped_but_gone_when_compiled() -> None:
     def f(x: Any) -> Any:
         sow(fnp.exp(x), name="unused")

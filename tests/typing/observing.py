@@ -27,7 +27,7 @@ def sows(state: State, x: Array) -> None:
     assert_type(sow(state, name="state"), State)
     assert_type(sow({"x": x}, name="x", tag="metrics", mode="append"), dict[str, Array])
     sow(x, name="x", mode="last")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    sow(x, "x")  # type: ignore[call-arg, misc]  # pyright: ignore[reportCallIssue]
+    sow(x, "x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def reaps(weights: dict[str, Array], x: Array) -> None:

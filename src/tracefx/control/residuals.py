@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
+from tracefx.control.sowing import Plantable
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -47,6 +48,7 @@ ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
     ConvertElementType,
     BroadcastInDim,
     Reshape,
+    Plantable,
 )
 """What a fused loop over elements does for nothing."""
 
@@ -70,6 +72,11 @@ def thinned(split: Unzipped, free: Set[int], results: Set[Atom]) -> Unzipped:
     for v in sorted([r for r in residuals if r in makers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # makers has equations' outputs alone
         at_hand.discard(v)
         steps = _steps(v, at_hand, makers)
+        maker = makers[v]  # type: ignore[index]  # as above
+        if steps is None and isinstance(maker.prim, Plantable):
+            # What got a name is kept in place of itself under the name, so that others can be made of it too.
+            steps = {id(maker): maker}
+            at_hand.update(maker.inputs)
         if steps is None:
             at_hand.add(v)
         else:

@@ -1,8 +1,9 @@
 """Values under names, for handlers that collect or replace them.
 
-A value that is sown goes through two operations. `Plantable` is the value itself: where a handler puts another in its
-place. `Sow` takes it and gives nothing: where a handler collects it. So what is collected is never dropped, and never
-happens again where a program is computed again, while the value stays one that may be. Compiled, neither is anything.
+A value that is sown goes through two operations. `Plantable` is a leaf of the value itself, where a handler puts another
+in its place. `Sow` takes all leaves and gives nothing: there a handler collects them. So what is collected is never
+dropped, and never happens again where a program is computed again, while the value stays one that may be. Compiled,
+neither is anything.
 """
 
 from __future__ import annotations
@@ -72,9 +73,14 @@ class _Labelled(Primitive):
 @final
 @frozen(eq=False)
 class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, Lowerable):
-    """The operands themselves. `derivative` marks those that are tangents or cotangents of what has the name."""
+    """The operand itself, the leaf number `leaf` of a value that has the name.
+
+    `derivative` marks tangents and cotangents of it.
+    """
 
     name = "plantable"
+    arity = 1
+    leaf: int = field(default=0, metadata={"hide_default": True, "erased": True})
     derivative: bool = field(default=False, metadata={"hide_default": True, "erased": True})
 
     @override
@@ -99,12 +105,12 @@ class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, 
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        return [ct if isinstance(a, Linear) else None for ct, a in zip(self._pushed(cts), args, strict=True)]
+        return self._pushed(cts)
 
-    def _pushed(self, tangents: Sequence[Tangent]) -> list[Tangent]:
-        """What is planted depends on nothing, so tangents must go where a handler can make them zero."""
-        pushed = iter(bind(evolve(self, derivative=True), *[t for t in tangents if not isinstance(t, Zero)]))
-        return [t if isinstance(t, Zero) else next(pushed) for t in tangents]
+    def _pushed(self, tangents: Sequence[Tangent]) -> Sequence[Tangent]:
+        """What is planted depends on nothing, so a tangent must go where a handler can make it zero."""
+        (tangent,) = tangents
+        return tangents if isinstance(tangent, Zero) else bind(evolve(self, derivative=True), tangent)
 
     @override
     def batch(

@@ -62,7 +62,7 @@ def sow(value: T, *, name: str, tag: str = INTERMEDIATES, mode: Mode = "strict")
         raise ValueError(f"sow: mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
     values, tree = flatten_values(value, f"sow: the value {name!r}")
     structure = None if tree == trees.leaf() else tree
-    outs = bind(Plantable(tag, name, mode, structure), *values)
+    outs = [bind1(Plantable(tag, name, mode, structure, i), x) for i, x in enumerate(values)]
     bind(Sow(tag, name, mode, structure), *outs)
     return cast(T, tree.unflatten(to_arrays(outs)))
 
@@ -349,8 +349,7 @@ class _Planter(Interpreter[Never, None]):
     tag: str
     given: Mapping[str, _Given]
     met: set[str] = field(factory=set)
-    passed: set[str] = field(factory=set)
-    """The names that nothing was given for, to tell of if one that was given is not met."""
+    """The names that are sown."""
 
     everything: ClassVar[bool] = True
     has_state: ClassVar[bool] = True  # so that functions with rules come as the programs they are
@@ -360,33 +359,35 @@ class _Planter(Interpreter[Never, None]):
     def rules(self) -> Rules[_Planter, Value]:
         return _PLANTED
 
-    def planted(self, op: Plantable, *operands: Value) -> Sequence[Value]:
+    def planted(self, op: Plantable, x: Value) -> Sequence[Value]:
         given = self.given.get(op.label) if op.tag == self.tag else None
         if given is None:
-            if op.tag == self.tag:
-                self.passed.add(op.label)
-            return bind(op, *operands)
-        self.met.add(op.label)
+            return bind(op, x)
         if op.derivative:  # what is planted depends on nothing
-            return bind(op, *operands) if self.adds else [filled(x.aval, 0) for x in operands]
+            return bind(op, x) if self.adds else [filled(x.aval, 0)]
         if op.mode == "append":
             raise ValueError(
                 f"{self.title}: {op.label!r} is sown{at(here())} with mode='append', so that nobody can tell which of "
                 "the values under this name is meant: give each a name of its own"
             )
+        self.require_structure(op, given)
+        leaf = self.fitted(given.leaves[op.leaf], x.aval, given, op.leaf, op.label)
+        return bind(op, bind1(ADD, x, leaf) if self.adds else leaf)
+
+    def sown(self, op: Sow, *operands: Value) -> Sequence[Value]:
+        if op.tag == self.tag:
+            self.met.add(op.label)
+            if op.label in self.given:
+                self.require_structure(op, self.given[op.label])
+        return bind(op, *operands)
+
+    def require_structure(self, op: Plantable | Sow, given: _Given) -> None:
         tree = trees.leaf() if op.tree is None else op.tree
         if given.tree != tree:
             raise TypeError(
                 f"{self.title}: the value {op.label!r} has the structure {given.tree}, but what is sown{at(here())} "
                 f"has {tree}"
             )
-        leaves = [
-            self.fitted(leaf, x.aval, given, i, op.label)
-            for i, (leaf, x) in enumerate(zip(given.leaves, operands, strict=True))
-        ]
-        if self.adds:
-            leaves = [bind1(ADD, x, leaf) for x, leaf in zip(operands, leaves, strict=True)]
-        return bind(op, *leaves)
 
     def fitted(self, leaf: Value, aval: ShapedArray, given: _Given, i: int, name: str) -> Value:
         """A leaf of what is given as a value of the type of what is sown."""
@@ -441,7 +442,7 @@ class _Planter(Interpreter[Never, None]):
 
     def require_all_met(self) -> None:
         if unmet := [name for name in self.given if name not in self.met]:
-            names = ", ".join(map(repr, sorted(self.met | self.passed))) or "nothing"
+            names = ", ".join(map(repr, sorted(self.met))) or "nothing"
             raise ValueError(
                 f"{self.title}: nothing is sown under {', '.join(map(repr, unmet))} with the tag {self.tag!r}; "
                 f"the function sows {names}"
@@ -451,6 +452,7 @@ class _Planter(Interpreter[Never, None]):
 _PLANTED: Final[Rules[_Planter, Value]] = (
     Rules[_Planter, Value]()
     .on(Plantable, _Planter.planted)
+    .on(Sow, _Planter.sown)
     .on(Scan, _Planter.stepped)
     .capable(RuledProgram, _Planter.ruled)
 )
