@@ -156,6 +156,65 @@ def test_series_are_those_of_jax(name: str) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-9)
 
 
+HOLOMORPHIC: list[Callable[[Any], Any]] = [
+    *[getattr(fnp, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tan", "tanh")],
+    *[getattr(fnp, name) for name in ("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "sinh", "cosh")],
+    lax.rsqrt,
+    lax.logistic,
+    lambda z: z**-2,
+    lambda z: z ** (1.5 + 0.5j),
+    lambda z: z**z,
+    lambda z: abs(z) * fnp.conj(z) + z.real * z.imag,
+    lambda z: z @ z,
+]
+
+
+@pytest.mark.parametrize("f", HOLOMORPHIC, ids=lambda f: f.__name__)
+def test_series_of_complex_numbers(f: Callable[[Any], Any]) -> None:
+    z, v = np.array([0.5 + 0.3j, -0.2 + 1.1j]), np.array([1 - 0.5j, 0.3 + 1j])
+    with fx.enable_x64(True):
+        (want,) = nested(f, (z,), [[v, None, z, None]])
+        _, got = jet(f, (z,), [[v, None, z, None]])
+        for a, b in zip(got, want, strict=True):
+            assert difference(a, b) < CLOSE
+
+
+@pytest.mark.parametrize("numbers", [(((), ()), ((0,), (0,))), (((), ()), ((), ())), (((1,), (1,)), ((0,), (0,)))])
+def test_products_of_which_all_terms_are_there_or_few(numbers: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 4))
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.dot_general(x, y, numbers)
+
+    few: list[Any] = [None, y, None]
+    cases: list[list[list[Any]]] = [[[x] * 3, [y] * 3], [[x, None, None], few], [[x] * 3, few], [[x] * 3, [None] * 3]]
+    for series in cases:
+        with fx.enable_x64(True):
+            (want,) = nested(f, (x, y), series)
+            _, got = jet(f, (x, y), series)
+            for a, b in zip(got, want, strict=True):
+                assert difference(a, b) < CLOSE
+
+
+def test_high_orders() -> None:
+    with fx.enable_x64(True):
+        _, got = jet(lambda x: fnp.exp(x) * fnp.sin(x), (0.3,), [[1.0, *[None] * 19]])
+        want = [2 ** (k / 2) * np.exp(0.3) * np.sin(0.3 + k * np.pi / 4) for k in range(1, 21)]
+        np.testing.assert_allclose([float(t) for t in got], want, rtol=1e-11)
+
+
+def test_programs_grow_with_the_square_of_the_order() -> None:
+    def f(x: Any) -> Any:
+        return fnp.log(1 + fnp.exp(fnp.sin(x) * fnp.cos(x * x))) * fnp.tanh(x / (1 + x * x)) / fnp.sqrt(2 + x**3)
+
+    sizes = [
+        len(fx.make_jaxpr(lambda x, n=n: jet(f, (x,), [[1.0, *[None] * (n - 1)]]))(0.5).jaxpr.eqns)
+        for n in (4, 8, 16, 32)
+    ]
+    assert all(larger < 4 * smaller for smaller, larger in itertools.pairwise(sizes))
+
+
 SINGULAR: dict[str, tuple[Callable[[Any], Any], tuple[float, ...]]] = {
     "abs": (abs, (0.0, -0.0)),
     "sqrt": (fnp.sqrt, (0.0, -1.0, np.inf)),

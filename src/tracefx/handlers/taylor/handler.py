@@ -62,7 +62,8 @@ class Taylor(Interpreter[Series]):
     """
 
     order: int
-    seen: Seen = field(factory=dict, repr=False, kw_only=True)
+    seen: Seen | None = field(default=None, repr=False)
+    """What was done of one operation's derivative so far, where that is what the handler is for."""
 
     @property
     @override
@@ -110,9 +111,6 @@ class Taylor(Interpreter[Series]):
         """What doesn't vary is a plain value."""
         return x if x.varies else x.primal
 
-    def below_by_one(self) -> Taylor:
-        return Taylor(self.inner, self.order - 1, seen=self.seen)
-
 
 def _filled(x: Series, wanted: Sequence[bool]) -> Series:
     return Series(
@@ -136,13 +134,13 @@ def by_derivative(handler: Taylor, prim: object, *operands: Held) -> Sequence[He
     args = [handler.series_of(x) for x in operands]
     assert isinstance(prim, Primitive)
     assert isinstance(prim, Differentiable)
-    pure = not prim.effects
+    seen: Seen = {} if handler.seen is None else handler.seen
     name = (prim, handler.order, *map(_identity, args))
-    if pure and name in handler.seen:
-        return [handler.held(out) for out in handler.seen[name][1]]
-    outs = _integrated(handler, prim, args)
-    if pure:
-        handler.seen[name] = args, outs
+    if name in seen and not prim.effects:
+        outs = seen[name][1]
+    else:
+        outs = _integrated(handler, Taylor(handler.inner, handler.order - 1, seen), prim, args)
+        seen[name] = args, outs
     return [handler.held(out) for out in outs]
 
 
@@ -150,9 +148,7 @@ def _identity(x: Series) -> Hashable:
     return tuple([t if isinstance(t, Literal) else id(t) for t in x.terms])
 
 
-def _integrated(handler: Taylor, prim: Differentiable, args: Sequence[Series]) -> Sequence[Series]:
-    lower = handler.below_by_one()
-
+def _integrated(handler: Taylor, lower: Taylor, prim: Differentiable, args: Sequence[Series]) -> Sequence[Series]:
     def shortened(x: Series) -> Value:
         return lower.wrap(lower.held(Series(x.primal, x.higher[:-1])))
 
