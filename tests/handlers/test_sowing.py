@@ -458,6 +458,8 @@ def test_bad_values_for_plant() -> None:
         plant(f)({"v": {**good, "a": np.ones(3, np.float32)}}, x)
     with pytest.raises(TypeError, match=r"perturb: the value 'v'\['a'\] is i32\[2\], but"):
         perturb(f)({"v": {**good, "a": np.ones(2, np.int32)}}, x)
+    with pytest.raises(TypeError, match=r"'v'\['b'\], sown at .*, is bool\[2\], and nothing can be added to booleans"):
+        perturb(f)({"v": good}, x)
     with pytest.raises(ValueError, match=r"nothing is sown under 'w' with the tag .*; the function sows 'flag', 'v'"):
         plant(f)({"w": x}, x)
     with pytest.raises(TypeError, match=r"the first argument must be a dict of values by name, got 3"):
@@ -480,6 +482,51 @@ def test_weak_numbers_fit_what_they_promote_to() -> None:
     assert plant(f)({"x": 2.5}, ml_dtypes.bfloat16(1)).dtype == ml_dtypes.bfloat16
     with pytest.raises(TypeError, match=r"'x' is f32\[\].*, but what is sown at .* is i32"):
         plant(f)({"x": 2.5}, np.int32(1))
+
+
+def test_loops_of_which_derivatives_run_parts_again() -> None:
+    def f(x: Any) -> Any:
+        def step(c: Any) -> Any:
+            return sow(c[0] + 1, name="i"), sow(c[1] * x, name="v")
+
+        return lax.while_loop(lambda c: c[0] < 3, step, (0, x))[1]
+
+    values = {"i": 3, "v": 16.0}
+    for g in (f, fx.jit(f)):
+        assert_close(reap(lambda x, g=g: fx.linearize(g, x)[1](1.0))(2.0), (32.0, values))
+        assert_close(reap(fx.jacfwd(g))(2.0), (32.0, values))
+        assert_close(reap(fx.jit(fx.jacfwd(g)))(2.0), (32.0, values))
+        assert_close(fx.jvp(plant(g), ({"v": 5.0}, 2.0), ({"v": 1.0}, 0.0)), (5.0, 1.0))
+        assert_close(fx.jvp(perturb(g), ({"v": 0.0}, 2.0), ({"v": 1.0}, 0.0)), (16.0, 7.0))
+
+
+def test_reaping_in_bodies() -> None:
+    def double(c: Any) -> Any:
+        return sow(c * 2, name="x")
+
+    assert_close(lax.while_loop(lambda c: c < 5.0, lambda c: reap(double)(c)[1]["x"], 1.0), 8.0)
+
+    def step(c: Any, x: Any) -> Any:
+        return plant(lambda c: double(c) + c)({"x": x}, c), None
+
+    assert_close(lax.scan(step, 1.0, np.arange(3.0, dtype=np.float32))[0], 4.0)
+
+
+def test_named_axes_types_and_operators() -> None:
+    total = fx.vmap(lambda x: lax.psum(sow(x * 2, name="x"), "i"), axis_name="i")
+    assert_close(reap(total)(np.arange(3.0, dtype=np.float32)), (np.full(3, 6.0), {"x": np.array([0.0, 2.0, 4.0])}))
+    out, found = fx.eval_shape(reap(network), np.float32(1))
+    assert (out.shape, found["step"].shape, found["step"].dtype) == ((), (3,), np.float32)
+    sums = reap(lambda x: lax.associative_scan(lambda a, b: sow(a + b, name="sums", mode="append"), x))
+    assert_close(sums(np.arange(4.0, dtype=np.float32))[1]["sums"][:2], (np.array([1.0, 5.0]), np.array([6.0])))
+
+
+def test_programs_that_differ_in_names_alone_share_what_is_compiled() -> None:
+    first, second = [
+        fx.make_jaxpr(lambda x, name=name: sow(x * 2, name=name))(1.0).jaxpr for name in ("first", "second")
+    ]
+    assert first != second
+    assert fx.programs.executable_key(first) == fx.programs.executable_key(second)
 
 
 def test_functions_keep_name_and_bind() -> None:

@@ -1,9 +1,9 @@
 """Values under names, for handlers that collect or replace them.
 
-A value that is sown goes through two operations. `Plantable` is a leaf of the value itself, where a handler puts another
-in its place. `Sow` takes all leaves and gives nothing: there a handler collects them. So what is collected is never
-dropped, and never happens again where a program is computed again, while the value stays one that may be. Compiled,
-neither is anything.
+A value that is sown goes through two operations. `Plantable` is a leaf of it, where a handler puts another in its
+place. `Sow` takes all leaves and gives nothing: there a handler collects them. So what is collected is never dropped,
+and never happens again where a program is computed again, while the value stays one that may be. Compiled, neither is
+anything.
 """
 
 from __future__ import annotations

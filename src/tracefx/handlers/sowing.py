@@ -371,6 +371,11 @@ class _Planter(Interpreter[Never, None]):
                 "the values under this name is meant: give each a name of its own"
             )
         self.require_structure(op, given)
+        if self.adds and dtypes.is_bool(x.aval.dtype):
+            raise TypeError(
+                f"{self.title}: the value {op.label!r}{given.path(op.leaf)}, sown{at(here())}, is {x.aval}, and "
+                "nothing can be added to booleans: use plant"
+            )
         leaf = self.fitted(given.leaves[op.leaf], x.aval, given, op.leaf, op.label)
         return bind(op, bind1(ADD, x, leaf) if self.adds else leaf)
 
