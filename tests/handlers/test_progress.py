@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import functools
 import io
+import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -410,6 +412,26 @@ def test_bars_are_closed_after_an_error(error: type[BaseException]) -> None:
     threads = {t.name for t in threading.enumerate()}
     assert not any("refresh" in name.lower() for name in threads)
     progress(summing, show=bars)(0.0)  # and used again
+
+
+@pytest.mark.parametrize("name", ["block", "around jit"])
+def test_ctrl_c_ends_a_compiled_loop(name: str, reports: Reports) -> None:
+    def show(report: Report) -> None:
+        reports.append(report)
+        if report.done == 300:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    f = fx.jit(lambda x: lax.scan(lambda c, _: (fnp.tanh(c @ c), None), x, None, 1000)[0])
+
+    def in_block(x: Any) -> Any:
+        with progress(show=show):
+            return f(x)
+
+    g = in_block if name == "block" else progress(f, show=show)
+    with pytest.raises(KeyboardInterrupt):
+        g(fnp.ones((50, 50)) / 50)
+    assert steps(reports)[-1] == 300
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from typing import ParamSpec, TypeVar, final, overload
 
 from tracefx.core.handler import current, handling
 from tracefx.handlers.progressing.bars import RichBars
+from tracefx.handlers.progressing.interrupts import Interrupts
 from tracefx.handlers.progressing.loops import Progress
-from tracefx.handlers.progressing.reports import Show
+from tracefx.handlers.progressing.reports import Report, Show
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
@@ -19,10 +20,24 @@ R = TypeVar("R")
 
 
 @final
+class Watched:
+    """What reports are given to, which Ctrl-C ends. Programs that are compiled hold it."""
+
+    def __init__(self, show: Show) -> None:
+        self.show = show
+        self.interrupts: Interrupts | None = None
+
+    def __call__(self, report: Report) -> None:
+        if self.interrupts is not None:
+            self.interrupts.look()
+        self.show(report)
+
+
+@final
 class Bars:
     """Shows how far loops are: those run in a `with` block, or by functions that it decorates."""
 
-    def __init__(self, show: Show, every: int | None, depth: int) -> None:
+    def __init__(self, show: Watched, every: int | None, depth: int) -> None:
         self._show = show
         self._every = every
         self._depth = depth
@@ -30,9 +45,13 @@ class Bars:
 
     def __enter__(self) -> Bars:
         with ExitStack() as block:
-            if isinstance(self._show, RichBars):
-                self._show.hold()
-                block.callback(self._show.let_go)
+            bars = self._show.show
+            if isinstance(bars, RichBars):
+                bars.hold()
+                block.callback(bars.let_go)
+            if self._show.interrupts is None:
+                self._show.interrupts = block.enter_context(Interrupts())
+                block.callback(setattr, self._show, "interrupts", None)
             handler = Progress(current(), show=self._show, every=self._every, depth=self._depth)
             block.enter_context(handling(handler))
             self._blocks.append(block.pop_all())
@@ -91,5 +110,5 @@ def progress(
         require_callable("progress: show", show)
     if fun is not None:
         require_callable("progress", fun)
-    bars = Bars(RichBars() if show is None else show, every, depth)
+    bars = Bars(Watched(RichBars() if show is None else show), every, depth)
     return bars if fun is None else bars(fun)
