@@ -19,12 +19,11 @@ from tracefx.handlers.taylor.series import (
     as_term,
     constant,
     fitted,
-    fitted_term,
     minus,
     plus,
     spelled,
 )
-from tracefx.ops.selection import SelectN
+from tracefx.ops.indexing import Gather
 
 
 def still(prim: Primitive, *args: Series) -> Sequence[Series]:
@@ -70,11 +69,20 @@ def subtracted(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
     return [fitted([out, *[minus(s, t) for s, t in zip(x.higher, y.higher, strict=True)]], out)]
 
 
-def selected(prim: SelectN, which: Series, *cases: Series) -> Sequence[Series]:
-    out = bind1(prim, which.primal, *[c.primal for c in cases])
+def jointly_linear(prim: Primitive, *args: Series) -> Sequence[Series]:
+    """Linear in all operands together but for those that can't vary: indices, masks."""
+    return _jointly(prim, prim, args)
+
+
+def gathered(prim: Gather, *args: Series) -> Sequence[Series]:
+    return _jointly(prim, prim.filling(0), args)  # outside of the operand nothing varies
+
+
+def _jointly(prim: Primitive, push: Primitive, args: Sequence[Series]) -> Sequence[Series]:
+    out = bind1(prim, *[a.primal for a in args])
+    fixed = [a.primal.aval.tangent().dtype == dtypes.float0 for a in args]
     higher: list[Term] = []
-    for terms in zip(*[c.higher for c in cases], strict=True):
-        absent = all(t is None for t in terms)
-        values = [fitted_term(spelled(t, out), out.aval) for t in terms]
-        higher.append(None if absent else bind1(prim, which.primal, *values))
+    for terms in zip(*[a.higher for a in args], strict=True):
+        given = [a.primal if fix else spelled(t, a.primal) for a, t, fix in zip(args, terms, fixed, strict=True)]
+        higher.append(None if all(t is None for t in terms) else bind1(push, *given))
     return [fitted([out, *higher], out)]

@@ -19,17 +19,16 @@ from tracefx.handlers.taylor.arithmetic import (
     squared_series,
 )
 from tracefx.handlers.taylor.contraction import contracted
-from tracefx.handlers.taylor.linear import added, linear, locally_linear, selected, still, subtracted
+from tracefx.handlers.taylor.linear import added, gathered, jointly_linear, linear, locally_linear, still, subtracted
 from tracefx.handlers.taylor.series import Series
 from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
 from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import ConvertElementType
 from tracefx.ops.collective import LinearCollective
-from tracefx.ops.complex import Complex, LinearElementwise
+from tracefx.ops.complex import LinearElementwise
 from tracefx.ops.contraction import DotGeneral
 from tracefx.ops.cumulative import CumMax, CumMin
-from tracefx.ops.cutting import Pad
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable
 from tracefx.ops.indexing import Gather, ScatterAdd
@@ -41,7 +40,7 @@ from tracefx.ops.reduction import ArgExtremum, Extremum
 from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN
-from tracefx.ops.shape import Joining, Split
+from tracefx.ops.shape import Split
 from tracefx.ops.special import Polygamma
 
 Rule: TypeAlias = Callable[..., Sequence[Series] | None]
@@ -75,16 +74,11 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Atan2: alone(angled),
         Polygamma: alone(polygamma_series),
         DotGeneral: alone(contracted),
-        Pad: locally_linear,
-        Complex: locally_linear,
+        **dict.fromkeys((SelectN, ScatterAdd, DynamicSlice, DynamicUpdateSlice), jointly_linear),
+        Gather: gathered,
         ScatterMul: scattered_product,
         **dict.fromkeys((ConvertElementType, Split), linear),
-        **dict.fromkeys(
-            (Rem, Clamp, CumMax, CumMin, Gather, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice),
-            locally_linear,
-        ),
-        OptimizationBarrier: locally_linear,
-        SelectN: selected,
+        **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
         **dict.fromkeys(DIVISORS, alone(logarithmic)),
@@ -94,10 +88,9 @@ FAMILIES: Final[Mapping[type, Rule]] = MappingProxyType(
     {
         NonDifferentiable: still,
         ArgExtremum: still,
-        LinearOperation: linear,
-        LinearElementwise: linear,
+        LinearOperation: jointly_linear,
+        LinearElementwise: jointly_linear,
         LinearCollective: linear,
-        Joining: locally_linear,
         Extreme: locally_linear,
         Extremum: locally_linear,
         Extremal: locally_linear,
