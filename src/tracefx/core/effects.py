@@ -13,11 +13,13 @@ class Effect:
     """Base of all effects. Dead-code elimination keeps an equation whose effects are `observable`.
 
     Equations with `ordered` effects happen one after the other, in the order of the program, whatever their effects.
+    What has an effect that is of `each` happens for each element of a batch, even where no operand differs along it.
     """
 
     __slots__ = ()
     observable = True
     ordered = False
+    each = False
 
 
 @frozen
@@ -69,6 +71,11 @@ class Sowing(Debugging):
 
 Effects = frozenset[Effect]
 NO_EFFECTS: Final[Effects] = frozenset()
+
+
+def of_each(effects: Effects) -> bool:
+    """Whether what has these effects happens for each element of a batch, whatever it is applied to."""
+    return any(effect.each for effect in effects)
 
 
 def any_ordered(effects: Effects) -> bool:

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.effects import NamedAxis
+from tracefx.core.effects import NamedAxis, of_each
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, under
 from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, here
@@ -104,7 +104,7 @@ class Batch(Handler):
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         pairs = [self.unwrap(a) for a in args]
-        if all(dim is None for _, dim in pairs) and not self.named_in(prim) and not isinstance(prim, HoldsFunctions):
+        if all(dim is None for _, dim in pairs) and not self.within_reach(prim):
             return self.inner.bind(prim, args)
         if not isinstance(prim, Batchable) and not isinstance(prim, HoldsFunctions):
             if isinstance(prim, Expandable):
@@ -124,6 +124,10 @@ class Batch(Handler):
             CURRENT.reset(token)
             ORIGIN.reset(origin)
         return [x if dim is None else BatchTracer(self, x, dim, line) for x, dim in zip(outs, dims, strict=True)]
+
+    def within_reach(self, prim: Primitive) -> bool:
+        """Whether the batch concerns an operation none of whose operands differs along it."""
+        return isinstance(prim, HoldsFunctions) or of_each(prim.effects) or self.named_in(prim)
 
     def named_in(self, prim: Primitive) -> bool:
         """Whether the operation refers to our axis by name."""

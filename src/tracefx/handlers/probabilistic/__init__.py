@@ -1,0 +1,1 @@
+"""Probabilistic programs: random values under names, drawn, recorded, or given from outside."""

@@ -1,0 +1,82 @@
+"""`seed`: the values of a probabilistic program, drawn from a key."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import bind, current, handling
+from tracefx.core.values import Value
+from tracefx.handlers.probabilistic import bits
+from tracefx.handlers.probabilistic.sites import Sample, UnseededError
+from tracefx.interpreters.interpreter import Interpreter
+from tracefx.interpreters.rules import Rules
+from tracefx.transforms.arguments import require_callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
+    """`fun` with random numbers: each `sample` in it draws its value, from a key of its own.
+
+    `key` is an integer, or a key `u32[2]` as `jax.random.key_data` gives it. The same key gives the same values. Steps
+    of loops draw anew; `vmap(seed(f, key))` draws the same for the whole batch, `seed(vmap(f), key)` for each element
+    another value, and so does `vmap(lambda key, x: seed(f, key)(x))` with a key for each. In `grad`, a value moves with
+    the fields of a `Reparametrized` distribution.
+
+    Raises TypeError for keys of another type.
+
+    >>> from tracefx.handlers import Uniform, sample
+    >>> from tracefx import lax
+    >>> def walk():
+    ...     return lax.fori_loop(0, 100, lambda i, x: x + sample("step", Uniform(-1.0, 1.0)), 0.0)
+    >>> seed(walk, 1)() != seed(walk, 2)()
+    Array(True, dtype=bool)
+    """
+    require_callable("seed", fun)
+    bits.key_of(key)
+
+    @functools.wraps(fun)
+    def seeded(*args: P.args, **kwargs: P.kwargs) -> R:
+        with handling(_Seeder(current())) as handler:
+            handler.become(bits.key_of(key))
+            return fun(*args, **kwargs)
+
+    return seeded
+
+
+@final
+@frozen(eq=False)
+class _Seeder(Interpreter[Never, Array]):
+    """Draws what nobody inside of it has a value for. The state is the key of the rest."""
+
+    title: ClassVar[str] = "seed"
+    key: ClassVar[Hashable] = ()
+    everything: ClassVar[bool] = True
+    has_state: ClassVar[bool] = True
+
+    @property
+    @override
+    def rules(self) -> Rules[_Seeder, Value]:
+        return _SEEDED
+
+    def drawn(self, op: Sample, *operands: Value) -> Sequence[Value]:
+        if op.origin != "open":
+            return bind(op, *operands)
+        if self.store.state is None:
+            raise UnseededError(
+                f"sample of {op.label!r}: it is in a derivative or batching rule of a custom function, which has no "
+                "random numbers; draw the value outside and hand it to the function"
+            )
+        rest, ours = bits.split(self.current_state)
+        self.become(rest)
+        return op.settled("drawn", operands, op.draw(ours, operands))
+
+
+_SEEDED: Final = Rules[_Seeder, Value]().on(Sample, _Seeder.drawn)
