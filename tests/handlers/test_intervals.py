@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax, nn
-from tracefx.handlers import Interval, around, bounds
+from tracefx.handlers import Interval, around, bounds, reap, sow
 
 Floats = NDArray[np.floating[Any]]
 ENDS: Final = (-np.inf, -1e30, -20.0, -3.0, -1.0, -0.25, -1e-3, -0.0, 0.0, 1e-3, 0.25, 1.0, 3.0, 20.0, 1e30, np.inf)
@@ -267,3 +267,18 @@ def test_refusals() -> None:
         bounds(lambda x: fnp.arange(3.0)[x.astype(int)])(around(1.0, 1.0))
     with pytest.raises(TypeError, match="goes a way"):
         bounds(lambda x: x if x > 0 else -x)(around(0.0, 1.0))
+
+
+def test_what_is_sown_is_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Any) -> Any:
+        y = sow({"squared": x * x, "one": 1.0}, name="y")["squared"]
+        fx.debug.print("{}", y)
+        return lax.scan(lambda c, _: (sow(c * 0.5, name="half"), None), y, None, length=2)[0]
+
+    for run in (bounds(f), fx.jit(bounds(f)), bounds(fx.jit(f))):
+        out, sown = reap(run)(Interval(fnp.float32(1.0), fnp.float32(3.0)))
+        assert isinstance(sown["y"]["squared"], Interval)
+        np.testing.assert_allclose(sown["y"]["squared"], (1.0, 9.0), rtol=1e-5)
+        np.testing.assert_allclose(sown["half"], ((0.5, 0.25), (4.5, 2.25)), rtol=1e-4)
+        np.testing.assert_allclose(out, (0.25, 2.25), rtol=1e-4)
+        np.testing.assert_allclose(float(capsys.readouterr().out), 5.0, rtol=1e-5)

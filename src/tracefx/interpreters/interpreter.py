@@ -138,8 +138,12 @@ class Interpreter(Handler, Generic[V, S]):
         raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common form")
 
     def bared(self, value: V) -> Value:
-        """The plain value that decides where the program branches, and that debugging prints."""
+        """The plain value that decides where the program branches."""
         raise TypeError(f"{self.title} does not say which plain value stands for one of its own: define bared(self, x)")
+
+    def displayed(self, value: V) -> Value:
+        """The plain value that is shown where the program prints one of one's own: by default the one that decides."""
+        return self.bared(value)
 
     def missing_from(self, name: Hashable, avals: Sequence[ShapedArray]) -> Sequence[Value]:
         """What stands for something collected where a branch, or a loop without a step, has not collected it."""
@@ -155,6 +159,9 @@ class Interpreter(Handler, Generic[V, S]):
 
     def unwrap(self, x: Value) -> V | Value:
         return cast(V, x.held) if type(x) is Held and x.handler is self else x
+
+    def _is_mine(self, x: Value) -> bool:
+        return type(x) is Held and x.handler is self
 
     @property
     def current_state(self) -> S:
@@ -222,7 +229,8 @@ class Interpreter(Handler, Generic[V, S]):
         if isinstance(prim, Expandable):
             return under(self, prim, args)
         if prim.effects and all(isinstance(effect, Debugging) for effect in prim.effects):
-            return self._below(self.inner.bind, prim, [self.bare(a, "what is shown") for a in args])
+            shown = [self._below(self.displayed, cast(V, self.unwrap(a))) if self._is_mine(a) else a for a in args]
+            return self._below(self.inner.bind, prim, shown)
         raise self._no_rule(prim)
 
     def _with_functions(self, prim: HoldsFunctions, args: Sequence[Value]) -> Sequence[Value]:

@@ -10,6 +10,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.cond import Cond
+from tracefx.control.sowing import Sow
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive
@@ -81,6 +82,10 @@ class Intervals(Interpreter[Interval | Compared]):
             "where take all ways that are possible; for a while_loop use fori_loop or scan, with a number of steps "
             "that is none of the intervals"
         )
+
+    @override
+    def displayed(self, value: Interval | Compared) -> Value:
+        return lifted(value).lo if dtypes.is_bool(value.lo.aval.dtype) else lifted(value).mid
 
 
 _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
@@ -166,6 +171,7 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
     all_of.found: (reduction.ArgMax, reduction.ArgMin),
     all_of.chosen: (selection.SelectN,),
     all_of.branched: (Cond,),
+    all_of.sown: (Sow,),
 }
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from attrs import evolve
 
 import tracefx.numpy as fnp
 from tracefx.control.cond import Cond
-from tracefx.core import dtypes
+from tracefx.control.sowing import Sow
+from tracefx.core import dtypes, trees
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.values import as_value
 from tracefx.handlers.intervals.elementwise import FAR, is_float, product
 from tracefx.handlers.intervals.interval import Compared, Held, Interval, hull, lifted, rounded, where, whole
 from tracefx.ops.basis import ReduceSum, Reshape, Transpose
@@ -193,3 +195,10 @@ def branched(handler: Intervals, op: Cond, index: Held, *operands: Held) -> Sequ
         return [handler.unwrap(x) for x in op.entered(handler, [index, *wrapped])]
     results = [[handler.unwrap(x) for x in handler.run(branch, wrapped)] for branch in op.branches]
     return [_hull_of(lifted(index), list(map(lifted, outs))) for outs in zip(*results, strict=True)]
+
+
+def sown(handler: Intervals, op: Sow, *operands: Held) -> Sequence[Held]:
+    """What is sown is the interval."""
+    leaves = [lifted(x) if isinstance(x, (Interval, Compared)) else as_array(x) for x in operands]
+    arrays, tree = trees.flatten(leaves[0] if op.tree is None else op.tree.unflatten(leaves))
+    return bind(evolve(op, tree=tree), *[as_value(cast(Array, a)) for a in arrays])
