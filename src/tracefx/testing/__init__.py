@@ -2,13 +2,17 @@
 
 >>> import numpy as np
 >>> import tracefx.numpy as fnp
->>> from tracefx.testing import check_grads, vmap_is_a_loop
+>>> from tracefx.testing import check_equivalent, check_grads, vmap_is_a_loop
 >>> vmap_is_a_loop(fnp.dot, np.ones((2, 3), np.float32), np.ones(3, np.float32))
 >>> check_grads(fnp.tanh, np.array([0.5, -1.0]))
+>>> check_equivalent(lambda x: x * x, fnp.square, np.array([0.5, -1.0]))
 
-`check_primitive`, `check_function`, `check_grads` and `check_linear` check many laws at once. The strategies of
-`tracefx.testing.strategies` make arguments, programs and stacks of transformations; they need Hypothesis, which
-`pip install 'tracefx[testing]'` brings along.
+`check_primitive`, `check_function`, `check_grads`, `check_linear` and `check_batchable` check many laws at once;
+`check_equivalent` and `assert_transforms_commute` compare functions and transformations; `check_handler` is for authors
+of handlers. What breaks a law raises `LawError`, which shows the smallest program found that breaks it.
+
+The strategies of `tracefx.testing.strategies` make arguments, programs and stacks of transformations; they need
+Hypothesis, which `pip install 'tracefx[testing]'` brings along.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from tracefx.testing.equivalence import REVERSE as REVERSE
 from tracefx.testing.equivalence import TRANSFORMS as TRANSFORMS
 from tracefx.testing.equivalence import assert_transforms_commute as assert_transforms_commute
 from tracefx.testing.equivalence import check_equivalent as check_equivalent
+from tracefx.testing.errors import Evidence as Evidence
 from tracefx.testing.errors import Inapplicable as Inapplicable
 from tracefx.testing.errors import LawError as LawError
 from tracefx.testing.handlers import HANDLER_LAWS as HANDLER_LAWS
@@ -50,3 +55,4 @@ from tracefx.testing.laws import vmap_commutes_with_jvp as vmap_commutes_with_jv
 from tracefx.testing.laws import vmap_is_a_loop as vmap_is_a_loop
 from tracefx.testing.subjects import array as array
 from tracefx.testing.tolerances import Ulps as Ulps
+from tracefx.testing.wrappings import WRAPPINGS as WRAPPINGS

@@ -1,0 +1,99 @@
+"""What type checkers make of the checks. mypy and pyright read this; the functions are never called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_type
+
+from hypothesis.strategies import SearchStrategy
+
+import tracefx as fx
+from tracefx import Array
+from tracefx.core import dtypes
+from tracefx.core.trees import PyTree
+from tracefx.testing import (
+    Evidence,
+    Identity,
+    LawError,
+    Report,
+    Ulps,
+    array,
+    assert_transforms_commute,
+    check_batchable,
+    check_equivalent,
+    check_function,
+    check_grads,
+    check_handler,
+    check_linear,
+    check_primitive,
+    vmap_is_a_loop,
+)
+from tracefx.testing.programs import Program, Stacked
+from tracefx.testing.strategies import (
+    Einsum,
+    arrays,
+    axes,
+    axis_groups,
+    broadcastable,
+    einsums,
+    indices,
+    operands,
+    programs,
+    pytrees,
+    shapes,
+    structured,
+)
+
+
+def square(x: Array) -> Array:
+    return x * x
+
+
+def checks_take_functions_and_trees(x: Array) -> None:
+    assert_type(check_function(square, x), Report)
+    assert_type(check_function(square, x).held, tuple[str, ...])
+    check_grads(square, x, order=3, modes=["fwd"])
+    check_grads(square, x, modes=["forward"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    check_linear(square, {"x": x}, ulps=Ulps(f64=4))
+    check_batchable(square, x, 2.0)
+    check_primitive(square, [x])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    check_equivalent(square, fx.jit(square), arrays(), transforms=[fx.jit, fx.Grad(), fx.Vmap() @ fx.Grad()])
+    check_equivalent(square, 2.0, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    check_equivalent(square, square, x, transforms=[2])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    assert_transforms_commute(fx.Vmap(), fx.jit, square, x)
+    vmap_is_a_loop(square, x)
+
+
+def handlers_are_made_from_the_one_below() -> None:
+    assert_type(check_handler(Identity), Report)
+    check_handler(lambda inner: Identity(inner), square, 2.0, meaning=lambda f: f)
+    check_handler(Identity(fx.current()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def errors_have_their_evidence(error: LawError) -> None:
+    assert_type(error.message, str)
+    assert_type(error.evidence, Evidence | None)
+    if error.evidence is not None:
+        assert_type(error.evidence.python, str | None)
+
+
+def strategies_say_what_they_draw() -> None:
+    assert_type(arrays(dtypes.float32, (2,)), SearchStrategy[Array])
+    assert_type(operands(2), SearchStrategy[tuple[Array, ...]])
+    assert_type(shapes(), SearchStrategy[tuple[int, ...]])
+    assert_type(broadcastable(2), SearchStrategy[tuple[tuple[int, ...], ...]])
+    assert_type(axes(2), SearchStrategy[int])
+    assert_type(axis_groups(2), SearchStrategy[tuple[int, ...]])
+    assert_type(pytrees(), SearchStrategy[PyTree])
+    assert_type(einsums(), SearchStrategy[Einsum])
+    assert_type(programs(), SearchStrategy[Program])
+    assert_type(structured(), SearchStrategy[Stacked])
+    indices((2, 3), kinds=("slice",))
+    indices("ij")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def programs_are_run_by_any_library(case: Stacked, library: Any, functions: Any) -> None:
+    f: Callable[..., Any] = case.function(library, functions)
+    assert_type(case.source, str)
+    f(*case.inputs())
+    assert_type(array([1.0], "float64", weak_type=True), Array)
