@@ -36,6 +36,7 @@ from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.parser import MAX_DEPTH, parse_jaxpr
 from tracefx.core.primitive import Primitive
+from tracefx.core.trees import structure
 
 
 def parse(text: str) -> Jaxpr:
@@ -122,6 +123,7 @@ def test_types() -> None:
         *("", "'", '"', "\\'\"\n\r\t\x00\u2028\U0001f600", "\ud800\udc00", b"\x00\xff'\"\\"),
         *((), ((),), ((1,), (True,), (1.0,)), (None, "None"), frozenset({1, 2}), frozenset[int]()),
         *(np.dtype("bool"), np.dtype("int8"), VECTOR, WEAK, Literal(True, WEAK), Literal(math.nan, SCALAR)),
+        *map(structure, (0, None, (), [], {}, (1,), [(1, None)], {"b": [1, 2], "a": {}}, {2: 1, True: 3, -5: ((),)})),
         *(Sin(), Scale((1, Scale(2))), (chain(1), 1, chain(0)), (chain(1), chain(1))),
     ],
     ids=lambda value: type(value).__name__,
@@ -204,6 +206,26 @@ GOOD: Final = "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = scale[factor=(1, 2.0)]
         ("{ lambda ; . let a:f32[] = scale[factor=0x] in () }", "is no part of a program"),
         ("{ lambda ; . let a:f32[] = scale[factor=1 ? ] in () }", "'?' is no part of a program"),
         ("{ lambda ; . let a:f32[] = scale[factor=complex(1)] in () }", "a complex number has two parts, not 1"),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=PyTreeDef] in () }",
+            "column 50: expected '(' after 'PyTreeDef', found",
+        ),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=PyTreeDef(1)] in () }",
+            "column 51: expected a structure: *, None, a",
+        ),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=PyTreeDef({(: *})] in () }",
+            "column 52: expected '}' or a key, found",
+        ),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=PyTreeDef({1 *})] in () }",
+            "column 54: expected ':' after a key, fou",
+        ),
+        (
+            "{ lambda ; . let a:f32[] = scale[factor=PyTreeDef({1: *, 'a': *})] in () }",
+            "this is no structure of a tree",
+        ),
         (
             "{ lambda ; . let a:f32[] = scale[factor=Mode.CLIP] in () }",
             "no class called 'Mode' is named in the annotat",
@@ -328,7 +350,12 @@ def test_programs_with_callables_are_not_read() -> None:
         parse(str(p.returns()))
 
 
-WORDS: Final = [*GOOD.split(" "), *"()[]=<'", "a", "in", "let", "nan", "None", "Dims(", "(1+2j)"]
+def test_structures_with_classes_are_shown_and_not_read() -> None:
+    with pytest.raises(ParseError, match=r"<PyTreeDef\(CustomNode.* is a value without a text of its own"):
+        parse(str(scaled(structure(Window(1, 2)))))
+
+
+WORDS: Final = ["PyTreeDef(", "*", *GOOD.split(" "), *"()[]=<'", "a", "in", "let", "nan", "None", "Dims(", "(1+2j)"]
 
 
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=25).map(" ".join) | st.text())

@@ -16,6 +16,7 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import DTYPES, RESERVED, variable_name
+from tracefx.core.trees import PyTree, TreeDef, structure
 
 T = TypeVar("T")
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
@@ -462,6 +463,8 @@ class _Parser:
         self.take()
         if after == ".":
             return self.member(self.class_called(word, hint), word)
+        if name == "PyTreeDef":
+            return self.structure(word)
         if after == "(":
             return self.frozenset_of_values(hint) if name == "frozenset" else self.record(word, hint)
         if name == "None":
@@ -484,6 +487,40 @@ class _Parser:
             return frozenset(values)
         except TypeError as error:
             self.fail(str(error), word, error)
+
+    def structure(self, word: _Word) -> TreeDef:
+        """The structure of a tree, written as Python writes one that has `*` for leaves."""
+        self.expect("(", "after 'PyTreeDef'")
+        tree = self.container()
+        self.expect(")", "after a structure")
+        try:
+            return structure(tree)
+        except Exception as error:  # whatever jaxlib has against it
+            self.fail(f"this is no structure of a tree: {error}", word, error)
+
+    def container(self) -> PyTree:
+        self.deeper()
+        tree: PyTree = None
+        if self.skip("*"):
+            tree = 0
+        elif self.skip("("):
+            tree = tuple(self.items(")", self.container, "a part of a tuple"))
+        elif self.skip("["):
+            tree = self.items("]", self.container, "a part of a list")
+        elif self.skip("{"):
+            tree = dict(self.items("}", self.entry, "an entry of a dict"))
+        elif not self.skip("None"):
+            self.expected("a structure: *, None, a tuple, a list or a dict")
+        self.depth -= 1
+        return tree
+
+    def entry(self) -> tuple[object, PyTree]:
+        word = self.word
+        if word.kind not in ("string", "number") and word.text not in ("True", "False"):
+            self.expected("'}' or a key")
+        key = self.string() if word.kind == "string" else self.scalar()
+        self.expect(":", "after a key")
+        return key, self.container()
 
     def class_called(self, word: _Word, hint: object) -> type:
         kind = self.classes.named(word.text, hint)

@@ -33,6 +33,8 @@ from tracefx.core.layout import Break, Cat, Doc, Group, Later, Nest, fill, join,
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source import Provenance
+from tracefx.core.tree_nodes import NODES
+from tracefx.core.tree_structures import describe, plain_text
 
 Style: TypeAlias = typing.Literal["tracefx", "jax"]
 WIDTH: Final = 80
@@ -124,7 +126,7 @@ RESERVED: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", "infj"
 
 DTYPES: Final[Mapping[str, DType]] = {"float0" if d is dtypes.float0 else d.name: d for d in dtypes.ALL_DTYPES}
 _DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES.items()}
-_TAKEN: Final = frozenset({*RESERVED, "True", "False", "None", "_", "complex", "frozenset", *DTYPES}) | {
+_TAKEN: Final = frozenset({*RESERVED, "True", "False", "None", "_", "complex", "frozenset", "PyTreeDef", *DTYPES}) | {
     dtypes.short_name(d) for d in DTYPES.values()
 }
 
@@ -477,6 +479,9 @@ class _Writer:
             return f"frozenset({{{', '.join(elements)}}})" if elements else "frozenset()"
         if attrs.has(kind):
             return self.record(kind.__name__, [(shown_name(f), getattr(value, f.name)) for f in shown_fields(kind)])
+        if NODES.native is not None and NODES.native.is_treedef(value):
+            text = plain_text(describe(value))
+            return f"<{value!r}>" if text is None else f"PyTreeDef({text})"
         return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
 
     def sequence(self, value: tuple[object, ...]) -> Doc:

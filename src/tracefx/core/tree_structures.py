@@ -47,6 +47,27 @@ class TreeDescription:
         return native.node((self.type, metadata), [child.build() for child in self.children])
 
 
+def plain_text(tree: TreeDescription) -> str | None:
+    """The structure as Python writes it, with `*` for leaves; `None` if more is in it than that can say.
+
+    That is classes, and keys of dicts other than strings and numbers.
+    """
+    if tree.kind == "leaf" or tree.kind == "none":
+        return "*" if tree.kind == "leaf" else "None"
+    children = [plain_text(child) for child in tree.children]
+    texts = [text for text in children if text is not None]
+    if len(texts) < len(children):
+        return None
+    if tree.kind == "tuple":
+        return f"({', '.join(texts)},)" if len(texts) == 1 else f"({', '.join(texts)})"
+    if tree.kind == "list":
+        return f"[{', '.join(texts)}]"
+    keys = tree.metadata
+    if tree.kind != "dict" or not isinstance(keys, tuple) or any(type(key) not in (str, int, bool) for key in keys):
+        return None
+    return f"{{{', '.join([f'{key!r}: {text}' for key, text in zip(keys, texts, strict=True)])}}}"
+
+
 _LEAF: Final = TreeDescription("leaf")
 
 
