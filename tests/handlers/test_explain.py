@@ -15,6 +15,9 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax
 from tracefx.handlers import Explanation, Operation, explain
+from tracefx.handlers.explain import _Record
+from tracefx.handlers.watching import Watch
+from tracefx.testing import HANDLER_LAWS, check_handler
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
@@ -186,6 +189,12 @@ def test_all_kinds_of_input(value: Any) -> None:
         assert fx.tree.structure(found.out) == fx.tree.structure(value)
         assert str(found)
         assert all(op.count == 1 for op in found.operations)
+
+
+def test_the_laws_of_handlers() -> None:
+    laws = [law for law in HANDLER_LAWS if law.name != "keeps_the_laws"]  # each explanation has callbacks of its own
+    report = check_handler(lambda inner: Watch(inner, "explain", _Record(3)), laws=laws)
+    assert report.held == tuple(law.name for law in laws)
 
 
 def test_it_is_pickled_as_the_function() -> None:

@@ -18,7 +18,10 @@ import tracefx.numpy as fnp
 from tracefx import lax
 from tracefx.control.call import Call
 from tracefx.handlers import Applied, Summary, log
+from tracefx.handlers.log import _Log
 from tracefx.handlers.summaries import shown
+from tracefx.handlers.watching import Watch
+from tracefx.testing import HANDLER_LAWS, check_handler
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 
@@ -242,6 +245,14 @@ def test_programs_are_compiled_once() -> None:
     assert isinstance(first, Call)
     assert isinstance(second, Call)
     assert first.jaxpr is second.jaxpr
+    loud = log(lambda x: fnp.sin(x) * 2.0, sink=Lines())
+    one, other = [fx.make_jaxpr(loud)(np.float32(0.5)).jaxpr for _ in range(2)]
+    assert one == other
+
+
+def test_the_laws_of_handlers() -> None:
+    watcher = _Log(Lines(), None)
+    assert check_handler(lambda inner: Watch(inner, "log", watcher)).held == tuple(law.name for law in HANDLER_LAWS)
 
 
 # ------------------------------------------------------------------ arrays in a line

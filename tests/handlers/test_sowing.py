@@ -14,8 +14,11 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax
+from tracefx.control.sowing import Plantable
 from tracefx.extend import get_aval
 from tracefx.handlers import perturb, plant, reap, sow
+from tracefx.handlers.sowing import _Planter, _Reaper
+from tracefx.testing import HANDLER_LAWS, check_function, check_handler, check_primitive
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 
@@ -175,6 +178,16 @@ def test_programs_with_it_transform_without_a_handler() -> None:
 def test_programs_with_it_print_and_parse() -> None:
     jaxpr = fx.make_jaxpr(lambda x: sow(x, name="v", mode="append"))(1.0).jaxpr
     assert fx.programs.parse_jaxpr(str(jaxpr)) == jaxpr
+
+
+def test_the_laws_of_operations_functions_and_handlers() -> None:
+    check_primitive(Plantable("tag", "x"), [XS], [np.float32(2)], [np.zeros((2, 0), np.complex64)])
+    check_function(network, np.float32(0.5))
+    check_function(reap(network), np.float32(0.5))
+    check_function(plant(network), {"step": XS}, np.float32(0.5))
+    everything = tuple(law.name for law in HANDLER_LAWS)
+    assert check_handler(lambda inner: _Reaper(inner, "tag", None)).held == everything
+    assert check_handler(lambda inner: _Planter(inner, "plant", False, "tag", {})).held == everything
 
 
 # ------------------------------------------------------------------ reap

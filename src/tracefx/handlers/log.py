@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable
 from typing import Final, ParamSpec, TypeVar, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
+from typing_extensions import override
 
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
@@ -81,6 +82,16 @@ class _Log:
 
     sink: Callable[[str], object]
     where: Callable[[Applied], object] | None
+    made: dict[Hashable, Show] = field(factory=dict, eq=False, repr=False)
+    """What has been made to show something, so that a program that is traced again is the same one."""
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return _Log, (self.sink, self.where)
+
+    def _line(self, text: str, place: str, counter: _Counter | None = None) -> Show:
+        key = text, place, counter
+        return self.made.get(key) or self.made.setdefault(key, _Line(self.sink, text, place, counter))
 
     @property
     def key(self) -> Hashable:
@@ -94,20 +105,21 @@ class _Log:
         if not self._wants(op):
             return None
         name = f"{op.name} of {op.prim.length} steps" if isinstance(op.prim, Scan) else op.name
-        return _Line(self.sink, f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op), _steps(op.prim))
+        return self._line(f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op), _steps(op.prim))
 
     def entering(self, body: str, jaxpr: Jaxpr, depth: int) -> Show | None:
         if body.startswith("a step of "):
-            return _Step(self.sink, INDENT * depth, _counter(jaxpr))
+            key = depth, _counter(jaxpr)
+            return self.made.get(key) or self.made.setdefault(key, _Step(self.sink, INDENT * depth, key[1]))
         if body.endswith((" of cond", " of while_loop")):
-            return _Line(self.sink, f"{INDENT * depth}{body.removeprefix('the ').partition(' of ')[0]}", "")
+            return self._line(f"{INDENT * depth}{body.removeprefix('the ').partition(' of ')[0]}", "")
         return None
 
     def after(self, position: Position, op: Applied, depth: int) -> Show | None:
         if op.has_bodies or not self._wants(op):
             return None
         text = f"{INDENT * depth}{op.name} {show_avals(op.operands)} -> {show_avals(op.results)}"
-        return _Line(self.sink, text, _at(op))
+        return self._line(text, _at(op))
 
     def _wants(self, op: Applied) -> bool:
         return self.where is None or bool(self.where(op))
