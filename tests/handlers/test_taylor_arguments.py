@@ -1,0 +1,218 @@
+"""`jet` and `derivatives`: what they take, give and refuse."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from jax.experimental.jet import jet as jax_jet
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.handlers.series_oracle import along_direction, difference, nested
+from tracefx.core.dtypes import float0
+from tracefx.handlers import derivatives, jet
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
+
+X = np.array([0.3, 0.7])
+V = np.array([1.0, -0.5])
+CLOSE = 1e-10
+
+# ------------------------------------------------------------------ arguments and results
+
+
+def test_many_arguments_some_without_series() -> None:
+    with fx.enable_x64(True):
+
+        def f(p: Any, y: Any, n: Any) -> Any:
+            return fnp.sin(p["w"] @ y) * p["b"] ** n
+
+        rng = np.random.default_rng(0)
+        w, b, y = rng.normal(size=(2, 3)), np.array([1.5, 0.5]), rng.normal(size=3)
+        dw, ddw, dy = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.normal(size=3)
+        p = {"w": w, "b": b}
+        out, got = jet(f, (p, y, 2), ({"w": [dw, ddw, None], "b": None}, (dy, None, None), None))
+        (want,) = nested(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
+        assert difference(out, f(p, y, 2)) < CLOSE
+        for a, c in zip(got, want, strict=True):
+            assert difference(a, c) < CLOSE
+
+
+def test_results_may_be_arguments() -> None:
+    """Series of a tree have the structure in which they are given."""
+
+    def split(x: Any) -> Any:
+        return {"s": fnp.sin(x), "c": (fnp.cos(x), 2)}
+
+    def joined(d: Any) -> Any:
+        return d["s"] ** 2 + d["c"][0] ** 2 + d["c"][1]
+
+    out, series = jet(split, (X,), ([V, V, V],))
+    assert fx.tree.structure(out) == fx.tree.structure({"s": 0, "c": (0, 0)})
+    total, zeros = jet(joined, (out,), (series,))
+    np.testing.assert_allclose(np.asarray(total), [3.0, 3.0], rtol=1e-6)
+    for z in zeros:
+        np.testing.assert_allclose(np.asarray(z), [0, 0], atol=1e-5)
+
+
+def test_integers_have_series_of_their_kind() -> None:
+    (whole, none), (rates, zeros) = jet(lambda x: (fnp.sum(x > 0), fnp.int32(3)), (X,), ([V, None],))
+    assert (int(whole), int(none)) == (2, 3)
+    for terms in (rates, zeros):
+        assert [(t.dtype, t.shape) for t in terms] == [(float0, ()), (float0, ())]
+
+
+def test_results_that_do_not_vary_have_zeros() -> None:
+    out, got = jet(lambda x: fnp.ones((2, 3), "float32"), (X,), ([V, None],))
+    assert out.shape == (2, 3)
+    for t in got:
+        assert t.dtype == np.float32
+        assert not np.asarray(t).any()
+
+
+def test_coefficients_without_factorials_are_those_of_jax() -> None:
+    terms = [np.float32(0.5), np.float32(-2.0), np.float32(3.0)]
+    x = np.float32(0.25)
+    out, got = jet(fnp.exp, (x,), (terms,), factorial_scaled=False)
+    reference: Any = jax_jet
+    want_out, want = reference(jax.numpy.exp, (x,), (terms,), factorial_scaled=False)
+    np.testing.assert_allclose(float(out), float(want_out), rtol=1e-6)
+    np.testing.assert_allclose([float(t) for t in got], [float(t) for t in want], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
+def test_series_keep_the_dtype(dtype: Any) -> None:
+    x = np.array([0.5, 1.0], dtype)
+    out, got = jet(lambda x: x * x * x, (x,), ([np.ones(2, dtype), None, None, None],))
+    assert out.dtype == dtype
+    assert [t.dtype for t in got] == [dtype] * 4
+    want = [[0.75, 3.0], [3.0, 6.0], [6.0, 6.0], [0.0, 0.0]]
+    np.testing.assert_allclose(np.asarray(fnp.stack(got)).astype(np.complex64).real, want, rtol=1e-2)
+
+
+def test_high_orders_of_narrow_floats_do_not_overflow_on_the_way() -> None:
+    """`9!` is no float16."""
+    _, got = jet(lambda x: x * x, (np.float16(1.0),), ([*[None] * 8, np.float16(3.0)],))
+    assert float(got[8]) == pytest.approx(6.0, rel=2e-2)
+
+
+def test_weak_types_stay_weak() -> None:
+    out, (rate,) = jet(lambda x: fnp.square(x), (2.0,), ([1.0],))
+    assert out.aval.weak_type
+    assert rate.aval.weak_type
+    _, (rate, curvature) = jet(lambda x: x * 2 + fnp.float32(1), (np.float32(2.0),), ([1, 1.0],))
+    assert not rate.aval.weak_type
+    assert not curvature.aval.weak_type
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (2, 0, 3)])
+def test_empty_and_scalar_arrays(shape: tuple[int, ...]) -> None:
+    x = np.full(shape, 0.5, np.float32)
+    out, got = jet(lambda x: fnp.sin(x).sum() + fnp.exp(x), (x,), ([np.ones(shape, np.float32), None, None],))
+    assert out.shape == shape
+    assert [t.shape for t in got] == [shape] * 3
+
+
+def test_python_control_flow_sees_the_value() -> None:
+    def f(x: Any) -> Any:
+        return x * x if x > 0 else -x
+
+    assert [float(t) for t in jet(f, (3.0,), ([1.0, None],))[1]] == [6.0, 2.0]
+    assert [float(t) for t in jet(f, (-3.0,), ([1.0, None],))[1]] == [-1.0, 0.0]
+
+
+def test_constants_come_out_plain() -> None:
+    """What doesn't vary is no series, and costs nothing more."""
+    jaxpr = fx.make_jaxpr(lambda x: jet(lambda x, y: (x * 2, fnp.sin(y)), (x, x), ([V, None, None], None)))(X)
+    assert str(jaxpr).count("sin") == 1
+    assert str(jaxpr).count("mul") == 2
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def test_derivatives_of_a_function_of_numbers() -> None:
+    with fx.enable_x64(True):
+        got = derivatives(fnp.sin, 9)(0.5)
+        want = [math.sin(0.5 + k * math.pi / 2) for k in range(10)]
+        np.testing.assert_allclose([float(t) for t in got], want, rtol=1e-12, atol=1e-14)
+
+
+def test_derivatives_in_a_direction() -> None:
+    with fx.enable_x64(True):
+        x = {"a": X, "b": np.array(2.0)}
+        v = {"a": V, "b": np.array(-1.0)}
+
+        def f(x: Any) -> Any:
+            return fnp.sin(x["a"]) * x["b"], x["b"] ** 2
+
+        out, *got = derivatives(f, 3)(x, v)
+        assert fx.tree.structure(out) == fx.tree.structure((0, 0))
+        for found, want in zip(got, along_direction(f, x, v, 3), strict=True):
+            for a, b in zip(found, want, strict=True):
+                assert difference(a, b) < CLOSE
+
+
+@pytest.mark.parametrize("order", [0, -1, 1.5, True])
+def test_derivatives_of_no_order(order: Any) -> None:
+    with pytest.raises(ValueError, match="order must be a positive integer"):
+        derivatives(fnp.sin, order)
+
+
+def test_direction_of_another_structure() -> None:
+    with pytest.raises(TypeError, match="direction does not have the right structure"):
+        derivatives(lambda x: x[0], 1)((1.0, 2.0), 1.0)
+    with pytest.raises(TypeError, match=r"direction 0\[0\] is f32\[3\]"):
+        derivatives(fnp.sin, 1)(np.ones(2, np.float32), np.ones(3, np.float32))
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_arguments_that_are_wrong() -> None:
+    x = np.ones(2, np.float32)
+    with pytest.raises(TypeError, match="jet takes a function, got 3"):
+        jet(3, (x,), ([x],))  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="primals must be a tuple or list"):
+        jet(fnp.sin, x, ([x],))  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="series must be a tuple or list"):
+        jet(fnp.sin, (x,), x)  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(ValueError, match="a series for each argument, got 2 for 1"):
+        jet(fnp.sin, (x,), ([x], [x]))
+    with pytest.raises(TypeError, match=r"series\[0\] must be a list of derivatives, or None, got Array|array"):
+        jet(fnp.sin, (x,), (x,))
+    with pytest.raises(ValueError, match=r"must have one length, the order, but series\[0\] has 1, series\[1\] has 2"):
+        jet(fnp.add, (x, x), ([x], [x, x]))
+    with pytest.raises(ValueError, match="at least one argument must have a list"):
+        jet(fnp.sin, (x,), (None,))
+    with pytest.raises(ValueError, match="at least one entry"):
+        jet(fnp.sin, (x,), ([],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[1\] is f32\[3\], but the argument it belongs to is f32\[2\]"):
+        jet(fnp.sin, (x,), ([x, np.ones(3, np.float32)],))
+    with pytest.raises(TypeError, match=r"series\[0\]\['a'\]\[0\] is i32\[2\]"):
+        jet(lambda d: d["a"], ({"a": x},), ({"a": [np.ones(2, np.int32)]},))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\] is f32\[2\], but the argument it belongs to is i32\[2\]"):
+        jet(lambda x: x, (np.ones(2, np.int32),), ([x],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\] is c64\[\]"):
+        jet(fnp.sin, (1.0,), ([1j],))
+    with pytest.raises(TypeError, match=r"series\[0\]\[0\].* must be an array or a number, got 'x'"):
+        jet(fnp.sin, (1.0,), (["x"],))
+    with pytest.raises(ValueError, match=r"series\[0\]"):
+        jet(lambda d: d["a"], ({"a": x},), ({"b": [x]},))
+
+
+def test_escaped_values_are_named() -> None:
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(x * 2)
+        return x
+
+    jet(f, (1.0,), ([1.0, None],))
+    with pytest.raises(fx.extend.EscapedTracerError, match="made by jet"):
+        kept[0] + 1
