@@ -17,7 +17,15 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax
 from tracefx.extend import Differentiable, NDArray, Primitive, ShapedArray, Tangent, Value, Zero, bind1
-from tracefx.handlers import Curved, LaplacianRule, forward_laplacian, laplacian, value_and_laplacian
+from tracefx.handlers import (
+    Curved,
+    ForwardLaplacian,
+    LaplacianRule,
+    forward_laplacian,
+    laplacian,
+    value_and_laplacian,
+)
+from tracefx.testing import Ulps, check_handler
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
 Function = Callable[..., Any]
@@ -358,3 +366,19 @@ def test_errors_say_what_was_wrong() -> None:
         laplacian(fnp.sin, "x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"a NumPy array was asked of Held\(.*\), made by laplacian"):
         laplacian(lambda x: np.asarray(x))(X)
+
+
+# ------------------------------------------------------------------ the laws of handlers
+
+
+def test_keeps_the_laws_of_handlers() -> None:
+    def meaning(f: Function) -> Function:
+        return lambda x: fx.tree.map(lambda h: fnp.trace(h, axis1=-2, axis2=-1), fx.hessian(f)(x))
+
+    report = check_handler(
+        lambda inner: ForwardLaplacian(inner, 3),
+        meaning=meaning,
+        around=lambda make, f: laplacian(f),
+        ulps=Ulps(f64=64, f32=64),
+    )
+    assert "acts_inside" in report.held

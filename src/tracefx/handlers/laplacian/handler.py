@@ -27,6 +27,7 @@ from tracefx.handlers.laplacian.rules import (
     in_order,
     locally_linear,
     multiplied,
+    placewise,
     second_order,
     still,
     subtracted,
@@ -157,15 +158,16 @@ def _table() -> Rules[ForwardLaplacian, Held]:
         .on(BitcastConvertType, still)
         .on(Scan, scanned)
         .on(CustomJVP, second_order, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
-        .on(Pad, locally_linear, Split, SelectN, Clamp, Rem, CumMax, CumMin, OptimizationBarrier)
+        .on(SelectN, placewise, Clamp, Rem)
+        .on(Pad, locally_linear, Split, CumMax, CumMin, OptimizationBarrier)
         .on(Gather, locally_linear, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice)
         .capable(LaplacianRule, by_its_rule)
         .family(NonDifferentiable, still)
         .family(ArgExtremum, still)
         .family(LinearOperation, locally_linear)
-        .family(LinearElementwise, locally_linear)
+        .family(LinearElementwise, placewise)
         .family(LinearCollective, locally_linear)
-        .family(Extreme, locally_linear)
+        .family(Extreme, placewise)
         .family(Extremum, locally_linear)
         .family(Extremal, locally_linear)
         .family(Smooth, elementwise)

@@ -245,6 +245,22 @@ def in_order(handler: object, prim: Primitive, x: Held) -> Sequence[Held]:
     return [curved(bind1(prim, x.value), bind1(prim, x.jacobian), lap, x.size, x.start)]
 
 
+def placewise(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
+    """Element by element, without second derivatives: what depends on one input each does so afterwards."""
+    moving = [a for a in args if isinstance(a, Curved)]
+    first = moving[0]
+    if first.start is None or any((a.start, a.shape) != (first.start, first.shape) for a in moving):
+        return locally_linear(handler, prim, *args)
+    assert isinstance(prim, Differentiable)
+    values = [value_of(a) for a in args]
+    slopes: list[Tangent] = [a.jacobian if isinstance(a, Curved) else Zero(a.aval.tangent()) for a in args]
+    outs, (slope,) = prim.jvp(values, slopes)
+    if isinstance(slope, Zero) or outs[0].aval.shape != first.shape:
+        return locally_linear(handler, prim, *args)
+    (lap,) = _laplacians(prim, values, args, 1)
+    return [curved(outs[0], slope, lap, first.size, first.start)]
+
+
 def converted(handler: object, prim: ConvertElementType, x: Held) -> Sequence[Held]:
     return (in_order if dtypes.is_inexact(prim.new_dtype) else still)(handler, prim, x)
 
