@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Scale
+from tests.core.test_wire import Found
 from tracefx import handlers
 from tracefx.core.array import ArrayLike
 from tracefx.core.errors import ParseError, SerializationError
@@ -486,6 +487,17 @@ def check_in_jax(theirs: jax.export.Exported) -> None:
 @pytest.mark.parametrize("platforms", [None, ["cpu"], ["tpu", "cpu", "cuda"]], ids=str)
 def test_jax_runs_it(platforms: list[str] | None) -> None:
     check_in_jax(in_jax(fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0)))
+
+
+def test_the_slots_of_jaxs_format() -> None:
+    it = exported()
+    found = Found.root(it.to_jax())
+    assert (found.number(0, "<H"), found.text(1), found.number(14, "<H"), found.number(18, "<I")) == (3, "model", 9, 1)
+    assert bytes(found.numbers(13, "<B")) == it.mlir_module_serialized
+    assert tuple(found.numbers(15, "<H")) == it.module_kept_var_idx
+    assert [len(found.tables(slot)) for slot in (3, 5, 19)] == [4, 5, 5]
+    assert found.numbers(22, "<I") == [0, 0, 1, 2]  # the types of the arguments: weakness doesn't count
+    assert [found.numbers(slot, "<I") for slot in (24, 25)] == [[0] * 4, [0] * 5]
 
 
 @pytest.mark.parametrize("platforms", [None, ["tpu", "cpu", "cuda"]], ids=str)
