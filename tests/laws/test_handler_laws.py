@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ import tracefx.numpy as fnp
 from tests.laws.test_reports import broken, fails_again, python_of
 from tracefx.core.handler import CURRENT
 from tracefx.extend import (
-    Array,
     Handler,
     Interpreter,
     Primitive,
@@ -30,7 +29,7 @@ from tracefx.extend import (
 )
 from tracefx.interpreters.jvp import JVP
 from tracefx.ops.transcendental import Cos, Sin
-from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, check_handler
+from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, check_handler, check_interpretation
 from tracefx.testing.handlers import (
     MakeHandler,
     acts_inside,
@@ -140,29 +139,38 @@ def test_a_handler_that_changes_what_operations_are() -> None:
     assert check_handler(Turning, list_of_waves, X, meaning=as_meant).held == NAMES
 
 
-class Dual(NamedTuple):
-    primal: Array
-    tangent: Array
-
-
-def test_a_handler_with_values_of_its_own_is_put_around_by_the_test() -> None:
-    def around(make: MakeHandler, f: Callable[..., Any]) -> Callable[..., Any]:
+def test_a_handler_with_values_of_its_own() -> None:
+    def forward(f: Callable[..., Any]) -> Callable[..., Any]:
         def run(x: Any) -> Any:
-            with handling(make(current())) as handler:
-                assert isinstance(handler, JVP)
+            with handling(JVP(current())) as handler:
                 out = f(as_array(handler.wrap(as_array(x), fnp.ones_like(x))))
-            primal, tangent = handler.unwrap(out)
-            return primal, tangent
+            return handler.unwrap(out)
 
         return run
 
     def meaning(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: fx.jvp(f, (x,), (fnp.ones_like(x),))
 
-    laws = [law for law in HANDLER_LAWS if law is not composes]  # which puts it around functions of more than an array
-    assert check_handler(JVP, waves, X, around=around, meaning=meaning, laws=laws).held == tuple(
-        [law.name for law in laws]
-    )
+    laws = [law for law in HANDLER_LAWS if law is not composes]  # it is put around functions to one array only
+    report = check_interpretation(forward, waves, X, meaning=meaning, laws=laws)
+    assert report.held == tuple([law.name for law in laws])
+
+
+@pytest.mark.parametrize(
+    "interpret",
+    [
+        lambda f: lambda *xs: fx.handlers.checkify(f)(*xs)[1],
+        lambda f: lambda *xs: fx.handlers.reap(f)(*xs)[0],
+        lambda f: lambda *xs: fx.handlers.plant(f)({}, *xs),
+        lambda f: fx.handlers.log(f, sink=lambda line: None),
+        lambda f: fx.handlers.autocast(f, fx.handlers.Policy(compute=np.dtype(np.float32))),
+        lambda f: fx.handlers.seed(f, fnp.zeros(2, "uint32")),
+    ],
+    ids=["checkify", "reap", "plant", "log", "autocast", "seed"],
+)
+def test_handlers_of_the_gallery_that_change_nothing(interpret: Callable[[Any], Any]) -> None:
+    report = check_interpretation(interpret, waves, X)
+    assert report.held == NAMES
 
 
 # ------------------------------------------------------------------ wrong ones
@@ -330,6 +338,13 @@ def test_the_report_runs() -> None:
 def test_meaning_and_transparence_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="a transparent handler has no other meaning"):
         check_handler(Identity, meaning=lambda f: f, transparent=True)
+
+
+def test_what_is_no_handler() -> None:
+    with pytest.raises(TypeError, match="check_handler takes what makes a handler"):
+        check_handler(Identity(fx.current()))  # type: ignore[arg-type]  # the error is the point
+    with pytest.raises(TypeError, match="check_interpretation takes a function"):
+        check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
 
 
 def test_a_function_that_raises_is_no_function_to_check_with() -> None:

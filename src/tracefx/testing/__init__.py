@@ -37,6 +37,7 @@ from tracefx.testing.handlers import HANDLER_LAWS as HANDLER_LAWS
 from tracefx.testing.handlers import Bomb as Bomb
 from tracefx.testing.handlers import HandlerLaw as HandlerLaw
 from tracefx.testing.handlers import check_handler as check_handler
+from tracefx.testing.handlers import check_interpretation as check_interpretation
 from tracefx.testing.law import Law as Law
 from tracefx.testing.laws import LAWS as LAWS
 from tracefx.testing.laws import Identity as Identity

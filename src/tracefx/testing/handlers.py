@@ -28,8 +28,8 @@ from tracefx.testing.wrappings import WRAPPINGS
 
 MakeHandler: TypeAlias = Callable[[Handler], Handler]
 """Of the handler below, the handler: a constructor."""
-Around: TypeAlias = Callable[[MakeHandler, Function], Function]
-"""A function as the handler has it."""
+Interpretation: TypeAlias = Callable[[Function], Function]
+"""Of a function, the one that it is under a handler."""
 
 # ------------------------------------------------------------------ handlers to check others with
 
@@ -64,14 +64,17 @@ class Thrown(Exception):
     """What is raised in functions to see what becomes of it."""
 
 
-def under_handler(make_handler: MakeHandler, f: Function) -> Function:
-    """The function, run under a new handler over the one that is current."""
+def _under(make_handler: MakeHandler) -> Interpretation:
+    """Functions, run under a new handler over the one that is current."""
 
-    def handled(*args: PyTree) -> Any:
-        with handling(make_handler(current())):
-            return f(*args)
+    def interpret(f: Function) -> Function:
+        def handled(*args: PyTree) -> Any:
+            with handling(make_handler(current())):
+                return f(*args)
 
-    return handled
+        return handled
+
+    return interpret
 
 
 # ------------------------------------------------------------------ what is checked
@@ -80,20 +83,18 @@ def under_handler(make_handler: MakeHandler, f: Function) -> Function:
 @final
 @frozen(eq=False)
 class Case:
-    """A handler, a function, and arguments."""
+    """A handler, a function, and arguments; `given` is the handler as the check was given it."""
 
-    make_handler: MakeHandler
+    check: str
+    given: object
+    handled: Interpretation
     f: Function
     args: tuple[PyTree, ...]
-    meaning: Callable[[Function], Function] | None
+    meaning: Interpretation | None
     transparent: bool
-    around: Around
     ulps: Ulps
     context: Context = field(factory=copy_context, init=False)
     """What is in force before the handler is tried."""
-
-    def handled(self, f: Function) -> Function:
-        return self.around(self.make_handler, f)
 
     def meant(self, f: Function) -> Function | None:
         """What the handler has to make of a function, where that is known."""
@@ -113,19 +114,19 @@ class Case:
 
     def broken(self, what: str, found: str, program: Function | None = None) -> LawError:
         call = f"{name_of(self.f)}({', '.join(map(source_of, self.args))})"
-        error = LawError(f"{what}, but not so for {name_of(self.make_handler)} around {call}\n{found}")
+        error = LawError(f"{what}, but not so for {name_of(self.given)} around {call}\n{found}")
         return error.shown_by(lambda: self.context.copy().run(self.evidence, program))
 
     def evidence(self, program: Function | None) -> Evidence | None:
         """The function's program, what the handler made of it, and Python that fails so."""
         texts = [text for text in (_text("the program:", self.f, self.args), _text_of(program, self.args)) if text]
-        definitions = [import_of(self.make_handler), import_of(self.f)]
-        if None in definitions or self.around is not under_handler or self.meaning is not None:
+        definitions = [import_of(self.given), import_of(self.f)]
+        if None in definitions or self.meaning is not None:
             return Evidence("\n".join(texts)) if texts else None
-        given = [name_of(self.make_handler), name_of(self.f), *map(source_of, self.args)]
+        given = [name_of(self.given), name_of(self.f), *map(source_of, self.args)]
         options = "" if self.transparent else "transparent=False"
         lines = "\n".join([d for d in definitions if d is not None])
-        return Evidence("\n".join(texts), script(lines, "check_handler", given, self.ulps, options))
+        return Evidence("\n".join(texts), script(lines, self.check, given, self.ulps, options))
 
 
 def _text(heading: str, f: Function, args: Sequence[PyTree]) -> str:
@@ -336,9 +337,8 @@ def check_handler(
     make_handler: MakeHandler,
     f: Callable[..., PyTree] | None = None,
     *args: PyTree,
-    meaning: Callable[[Function], Function] | None = None,
+    meaning: Interpretation | None = None,
     transparent: bool | None = None,
-    around: Around = under_handler,
     laws: Sequence[HandlerLaw] = HANDLER_LAWS,
     ulps: Ulps | None = None,
 ) -> Report:
@@ -350,15 +350,14 @@ def check_handler(
     `make_handler` makes the handler, over the one below: mostly the class. It is put around `f` at arguments, by
     default around small functions of one array. A handler that is `transparent`, as one is without a `meaning`,
     changes nothing that functions give; for others `meaning` gives the function that one becomes. With neither
-    (`transparent=False`) the laws that don't need to know are checked. `around(make_handler, f)` is the function as
-    the handler has it, where that takes more than running it under the handler: wrapping its arguments, say.
+    (`transparent=False`) the laws that don't need to know are checked.
 
     The report says which laws hold, and which were left out because they say nothing about the handler.
 
     Raises `LawError` for the first law that is broken.
 
     >>> from tracefx.testing import Identity
-    >>> print(check_handler(Identity))
+    >>> print(check_handler(Identity, lambda x: x * 2, 3.0))
     leaves_the_context: holds
     lets_exceptions_through: holds
     keeps_its_tracers: holds
@@ -367,14 +366,56 @@ def check_handler(
     composes: holds
     keeps_the_laws: holds
     """
+    if not callable(make_handler):
+        raise TypeError(
+            f"check_handler takes what makes a handler of the one below, such as its class, got {make_handler!r}"
+        )
+    handled = _under(make_handler)
+    return _check("check_handler", make_handler, handled, f, args, meaning, transparent, laws, ulps)
+
+
+def check_interpretation(
+    interpret: Interpretation,
+    f: Callable[..., PyTree] | None = None,
+    *args: PyTree,
+    meaning: Interpretation | None = None,
+    transparent: bool | None = None,
+    laws: Sequence[HandlerLaw] = HANDLER_LAWS,
+    ulps: Ulps | None = None,
+) -> Report:
+    """`check_handler` for a handler as users have it: `interpret(f)` is the function that `f` is under it.
+
+    It may wrap arguments and unwrap results. The function under it takes what `f` takes.
+
+    >>> import tracefx as fx
+    >>> from tracefx.testing import Identity
+    >>> report = check_interpretation(fx.Handle(Identity), lambda x: x * 2, 3.0)
+    >>> len(report.held)
+    7
+    """
+    if not callable(interpret):
+        raise TypeError(f"check_interpretation takes a function from functions to functions, got {interpret!r}")
+    return _check("check_interpretation", interpret, interpret, f, args, meaning, transparent, laws, ulps)
+
+
+def _check(
+    check: str,
+    given: object,
+    handled: Interpretation,
+    f: Callable[..., PyTree] | None,
+    args: tuple[PyTree, ...],
+    meaning: Interpretation | None,
+    transparent: bool | None,
+    laws: Sequence[HandlerLaw],
+    ulps: Ulps | None,
+) -> Report:
     is_transparent = meaning is None if transparent is None else transparent
     if is_transparent and meaning is not None:
-        raise ValueError("check_handler: a transparent handler has no other meaning; give transparent or meaning")
+        raise ValueError(f"{check}: a transparent handler has no other meaning; give transparent or meaning")
     x = np.array([0.5, -1.5, 2.0], np.float32)
-    given: list[tuple[Function, tuple[PyTree, ...]]] = [(_ONE, (x,)), (_MORE, (x,))] if f is None else [(f, args)]
-    cases = [
-        Case(make_handler, g, xs, meaning, is_transparent, around, PROGRAM if ulps is None else ulps) for g, xs in given
-    ]
+    examples: list[tuple[Function, tuple[PyTree, ...]]] = [(_ONE, (x,)), (_MORE, (x,))] if f is None else [(f, args)]
+    tolerance = PROGRAM if ulps is None else ulps
+    cases = [Case(check, given, handled, g, xs, meaning, is_transparent, tolerance) for g, xs in examples]
     held: list[str] = []
     left_out: dict[str, str] = {}
     for law in laws:
