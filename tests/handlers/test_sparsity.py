@@ -226,6 +226,21 @@ def test_hessians_take_fewer_colours_by_symmetry() -> None:
     assert colours(matrix, x) == 2
 
 
+def test_hessians_of_hubs_and_chains() -> None:
+    """A few inputs matter to all of 5,000, which form a chain: three colours, and one for each hub."""
+    n = 5_000
+
+    def energy(x: Any) -> Any:
+        return (x[3] * fnp.sin(x)).sum() + (x[7] * x * x).sum() + (x[1:] * x[:-1] ** 2).sum()
+
+    x = np.linspace(0.1, 1, n, dtype=np.float32)
+    matrix = sparse_hessian(energy)
+    assert colours(matrix, x) == 5
+    v = np.cos(x)
+    want = fx.jvp(fx.grad(energy), (x,), (v,))[1]
+    np.testing.assert_allclose(matrix(x) @ v, want, rtol=1e-3, atol=1e-3)
+
+
 def test_hessians_of_graphs() -> None:
     rng = np.random.default_rng(3)
     edges = rng.integers(0, 60, (90, 2))

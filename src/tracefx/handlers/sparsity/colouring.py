@@ -11,6 +11,8 @@ from attrs import frozen
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 COSTLY: Final = 5_000_000
 """The steps that looking for a symmetric colouring may take."""
+SMALL: Final = 32
+"""What may have that many neighbours is no hub, and more hubs than that aren't taken for such."""
 
 
 @final
@@ -78,12 +80,21 @@ def symmetrically_coloured(rows: Ints, cols: Ints, n: int) -> Colouring:
     or more colours, it is as for other matrices.
     """
     plain = coloured(rows, cols, (n, n))
-    off = rows != cols
-    neighbours = _lists(rows[off], cols[off], n)
-    degree = np.bincount(rows[off], minlength=n)
-    if plain.count <= 2 or int((degree[cols[off]]).sum()) > COSTLY:
+    degree = np.bincount(rows[rows != cols], minlength=n)
+    hubs = np.flatnonzero(degree > max(SMALL, 8 * degree.mean())) if n else degree
+    if len(hubs) > SMALL:
+        hubs = hubs[:0]
+    if plain.count <= 2:
         return plain
-    colours = _star(neighbours, np.argsort(-degree, kind="stable").tolist())
+    # What has many neighbours gets a colour of its own: then no path through it has two colours, and it is out.
+    among = np.ones(n, np.bool_)
+    among[hubs] = False
+    kept = (rows != cols) & among[rows] & among[cols]
+    inner = np.bincount(rows[kept], minlength=n)
+    if int(inner[cols[kept]].sum()) > COSTLY:
+        return plain
+    colours = _star(_lists(rows[kept], cols[kept], n), np.argsort(-inner, kind="stable").tolist())
+    colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
     count = int(colours.max(initial=-1)) + 1
     if count >= plain.count:
         return plain
