@@ -33,6 +33,7 @@ from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
 from tracefx.transforms.callbacks import pure_callback as pure_callback
+from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
 from tracefx.transforms.checkpointing import checkpoint as checkpoint
 from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
 from tracefx.transforms.checkpointing import remat as remat

@@ -17,6 +17,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.literal import Literal
+from tracefx.testing.laws import Identity
 
 
 def cube(x: Any) -> Any:
@@ -53,6 +54,10 @@ MADE: Final[dict[str, Callable[[Any], Any]]] = {
     "jit": fx.jit,
     "jit of grad": lambda f: fx.jit(fx.grad(f)),
     "grad of jit": lambda f: fx.grad(fx.jit(f)),
+    "checkpoint": fx.checkpoint,
+    "checkpoint with a policy": lambda f: fx.checkpoint(f, policy=fx.checkpoint_policies.dots_saveable),
+    "a pipeline with checkpoint": fx.Grad() @ fx.Checkpoint(prevent_cse=False),
+    "handle": lambda f: fx.handle(f, Identity),
     "a pipeline": fx.Jit() @ fx.Vmap(in_axes=None, axis_size=2) @ fx.Grad(),
 }
 

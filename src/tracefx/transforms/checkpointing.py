@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeVar, cast, final, overload
 
-from typing_extensions import ParamSpec
+from attrs import field, frozen
+from typing_extensions import ParamSpec, override
 
-from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control import checkpoint as operation
+from tracefx.control.checkpoint import Name
 from tracefx.control.saving import Policy
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
@@ -16,12 +17,66 @@ from tracefx.core.bounds import keep
 from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
+from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, keepable, signature, trace
+from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+def _places(given: int | Sequence[int]) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
+def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@final
+@frozen(eq=False, repr=False, kw_only=True)
+class Checkpoint(TransformOf[Preserving]):
+    """`checkpoint` and its options, as a value.
+
+    >>> Checkpoint(static_argnums=1) == Checkpoint(static_argnums=(1,))
+    True
+    """
+
+    title: ClassVar[str] = "checkpoint"
+    prevent_cse: bool = field(default=True, validator=check_flag)
+    policy: Policy | None = None
+    static_argnums: tuple[int, ...] = field(default=(), converter=_places)
+    static_argnames: tuple[str, ...] = field(default=(), converter=_names)
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        require_callable("checkpoint", fun)
+        static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
+        where = f"checkpoint of {name_of(fun)}: arguments"
+        traces = TRACES.traces(fun)
+        how = ("checkpoint", self.prevent_cse, self.policy)
+
+        @made_by(self, fun)
+        def checkpointed(*args: Any, **kwargs: Any) -> Any:
+            if DISABLE_JIT.value:
+                return fun(*args, **kwargs)
+            dynamic, statics = static.split(where, args, kwargs)
+            values, in_tree = flatten_values(dynamic, where)
+            key = signature(in_tree, tuple([v.aval for v in values]), statics), static
+            traced = traces.get(key)
+            if traced is None:
+                origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
+                closed = static.closed_over(fun, args, kwargs)
+                traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint")
+                if keepable(traced):
+                    traced = keep(traces, key, traced, KINDS)
+            body = traced.jaxpr
+            op = body.memo.get(how, lambda: operation.Checkpoint(body, False, self.policy, self.prevent_cse))
+            return traced.out_tree.unflatten(to_arrays(bind(op, *traced.consts, *values)))
+
+        return checkpointed
 
 
 @overload
@@ -40,7 +95,7 @@ def checkpoint(
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+) -> Checkpoint: ...
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
@@ -60,40 +115,10 @@ def checkpoint(
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))
     1.0
     """
-    if fun is None:
-        return functools.partial(
-            checkpoint,
-            prevent_cse=prevent_cse,
-            policy=policy,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-        )
-    require_callable("checkpoint", fun)
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    static = StaticArguments.of(fun, numbers, names, "static")
-    where = f"checkpoint of {name_of(fun)}: arguments"
-    traces = TRACES.traces(fun)
-
-    @functools.wraps(fun)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        if DISABLE_JIT.value:
-            return fun(*args, **kwargs)
-        dynamic, statics = static.split(where, args, kwargs)
-        values, in_tree = flatten_values(dynamic, where)
-        key = signature(in_tree, tuple([v.aval for v in values]), statics), static
-        traced = traces.get(key)
-        if traced is None:
-            origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
-            closed = static.closed_over(fun, args, kwargs)
-            traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint")
-            if keepable(traced):
-                traced = keep(traces, key, traced, KINDS)
-        body = traced.jaxpr
-        op = body.memo.get(("checkpoint", prevent_cse, policy), lambda: Checkpoint(body, False, policy, prevent_cse))
-        return traced.out_tree.unflatten(to_arrays(bind(op, *traced.consts, *values)))
-
-    return checkpointed
+    transform = Checkpoint(
+        prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames
+    )
+    return transform if fun is None else transform(fun)
 
 
 remat = checkpoint
