@@ -19,6 +19,7 @@ from tracefx.control.functions import (
     body,
     closes_over,
     evaluated,
+    let_out,
     made_from,
     mapped_function,
     may_close_over,
@@ -175,8 +176,10 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
 def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
     @made_from(fwd, "within", enter)
     def entered(primals: Sequence[Value], perturbed: Mask) -> Forward:
-        forward = within(enter, fwd)(primals, perturbed)
-        return evolve(forward, pull=within(enter, forward.pull))
+        handler = enter(CURRENT.get())
+        forward = within(lambda _: handler, fwd)(primals, perturbed)
+        outs, residuals = let_out(handler, (forward.outs, forward.residuals))
+        return evolve(forward, outs=outs, residuals=residuals, pull=within(enter, forward.pull))
 
     return entered
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
-from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, final
+from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
@@ -78,13 +78,27 @@ def within(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P
 
     @made_from(f, "within", enter)
     def entered(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = CURRENT.set(enter(CURRENT.get()))
+        handler = enter(CURRENT.get())
+        token = CURRENT.set(handler)
         try:
-            return f(*args, **kwargs)
+            given = f(*args, **kwargs)
         finally:
             CURRENT.reset(token)
+        return let_out(handler, given)
 
     return entered
+
+
+def let_out(handler: Handler, given: R) -> R:
+    """What a function has given under a handler, in sequences perhaps, without the values of that handler."""
+    found: object = given
+    if isinstance(found, Tracer) and found.handler is handler:
+        found = handler.let_out(found)
+    elif type(found) is list:
+        found = [let_out(handler, x) for x in found]
+    elif type(found) is tuple:
+        found = tuple([let_out(handler, x) for x in found])
+    return cast(R, found)
 
 
 @final

@@ -273,6 +273,10 @@ class Interpreter(Handler, Generic[V, S]):
         """The same interpretation on another handler, with a state of its own."""
         return evolve(self, inner=handler)
 
+    @override
+    def let_out(self, x: Value) -> Value:
+        return self._below(self.bare, x, "what a function gives")
+
     def form(self, x: Value) -> Form:
         if type(x) is Held and x.handler is self:
             return _form(x.held)
