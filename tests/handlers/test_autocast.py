@@ -16,6 +16,7 @@ from attrs import evolve
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax, nn
+from tracefx.custom_batching import custom_vmap
 from tracefx.handlers import (
     EITHER,
     DynamicLossScale,
@@ -30,6 +31,8 @@ from tracefx.handlers import (
 )
 from tracefx.ops.reduction import ReduceProd
 from tracefx.ops.transcendental import Exp
+from tracefx.testing import HANDLER_LAWS, check_interpretation
+from tracefx.testing.tolerances import Ulps
 
 F = Callable[..., Any]
 NARROWEST = Policy("bfloat16", promote="narrowest")
@@ -70,7 +73,11 @@ def test_contractions_are_narrow(policy: Policy) -> None:
     assert dots(cast(lambda x, w: x @ w, policy), X, W) == [short]
     assert dots(cast(lambda x, w: fnp.einsum("ij,kj,jl->ikl", x, w, w), policy), X, W) == [short, short]
     assert dots(fx.grad(cast(lambda w: fnp.sum((X @ w) ** 2), policy)), W) == [short] * 2
-    assert dots(cast(fx.grad(lambda w: fnp.sum((X @ w) ** 2)), policy), W) == [short] * 2
+
+    def backward(w: Any) -> Any:
+        return fnp.sum((X @ w) ** 2)
+
+    assert dots(cast(fx.grad(backward), policy), W) == [short] * 2
 
 
 def test_other_operations_are_wide() -> None:
@@ -274,6 +281,66 @@ def test_rules_of_ones_own_stay_in_force() -> None:
     assert fx.grad(cast(lambda x: ruled(x)))(0.5) == 7.0
     got = fx.grad(lambda w: fnp.sum(cast(lambda w: ruled(X @ w))(w)))(W)
     np.testing.assert_allclose(got, 7 * fnp.broadcast_to(fnp.sum(X, 0)[:, None], (8, 8)), rtol=0.02, atol=0.05)
+
+
+@fx.custom_jvp
+def squared(x: Any) -> Any:
+    return x @ x
+
+
+@squared.defjvp
+def squared_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return squared(x), 7.0 * (x @ t + t @ x)
+
+
+@fx.custom_vjp
+def cubed(x: Any) -> Any:
+    return x @ x @ x
+
+
+cubed.defvjp(lambda x: (cubed(x), x @ x), lambda r, t: (7.0 * t @ r,))
+
+
+@custom_vmap
+def mapped(x: Any) -> Any:
+    return x @ x
+
+
+@mapped.def_vmap
+def mapped_rule(size: int, batched: Any, x: Any) -> Any:
+    return x @ x, True
+
+
+def first_of(f: F) -> F:
+    """The first of a batch of two."""
+
+    def first(x: Any) -> Any:
+        return f(fnp.stack([x, x]))[0]
+
+    return first
+
+
+@pytest.mark.parametrize("f", [squared, cubed, mapped], ids=["custom_jvp", "custom_vjp", "custom_vmap"])
+def test_rules_of_ones_own_have_contractions(f: F) -> None:
+    def loss(x: Any) -> Any:
+        return fnp.sum(fnp.sin(f(x)))
+
+    want = fx.grad(loss)(W)
+    makes: list[F] = [
+        fx.grad(cast(loss)),
+        cast(fx.grad(loss)),
+        fx.jit(fx.grad(cast(loss))),
+        fx.grad(cast(fx.jit(loss))),
+        fx.grad(cast(fx.checkpoint(loss))),
+        fx.grad(first_of(cast(fx.vmap(loss)))),
+        fx.grad(first_of(fx.vmap(cast(loss)))),
+        fx.grad(cast(lambda x: lax.scan(lambda c, _: (c + loss(x), None), 0.0, None, 2)[0] / 2)),
+    ]
+    for g in makes:
+        np.testing.assert_allclose(g(W), want, atol=0.05 * float(fnp.max(fnp.abs(want))))
+        assert g(W).dtype == np.float32
+    assert cast(f)(W).dtype == np.float32
 
 
 # ------------------------------------------------------------------ what it saves
@@ -485,3 +552,11 @@ def test_policies_are_values() -> None:
     assert hash(Policy("bfloat16")) == hash(bfloat16)
     assert pickle.loads(pickle.dumps(NARROWEST)) == NARROWEST
     assert autocast(attention).__name__ == "attention"
+
+
+def test_the_laws_of_handlers() -> None:
+    assert not check_interpretation(cast).left_out  # functions without contractions stay what they are
+    laws = [law for law in HANDLER_LAWS if law.name != "keeps_the_laws"]  # finite differences drown in roundings
+    near = Ulps(f32=8 * 2**16, beside_largest=True)  # a unit in the last place of bfloat16 is 2**16 of float32
+    found = check_interpretation(cast, attention, X, W, transparent=False, laws=laws, ulps=near)
+    assert {"leaves_the_context", "keeps_its_tracers", "acts_inside"} <= {*found.held}

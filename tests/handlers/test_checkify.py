@@ -37,6 +37,7 @@ from tracefx.handlers import (
     progress,
     user_checks,
 )
+from tracefx.testing import check_interpretation
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
 
@@ -689,3 +690,10 @@ def test_with_other_handlers() -> None:
         assert said(g(fnp.full((2, 3), 3.0))[0]).startswith("three")
         assert "gave NaN" in said(g(fnp.full((2, 3), fnp.nan))[0])
     assert {r.done for r in reports} == {1, 2, 3, 4, 5}
+
+
+def test_the_laws_of_handlers() -> None:
+    def unchanged(f: F) -> F:
+        return lambda *args: checkify(f, all_checks)(*args)[1]
+
+    assert not check_interpretation(unchanged).left_out

@@ -19,6 +19,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax
 from tracefx.handlers import Report, RichBars, count, progress
+from tracefx.testing import check_interpretation
 
 F = Callable[..., Any]
 Reports = list[Report]
@@ -460,3 +461,11 @@ def test_bad_arguments() -> None:
         for given in (0, -1, 1.5, True):
             with pytest.raises(ValueError, match=f"progress: {name} must be a positive integer, got {given}"):
                 progress(summing, **{name: given})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("every", [None, 1])
+def test_the_laws_of_handlers(every: int | None) -> None:
+    def shown(f: F) -> F:
+        return progress(f, show=lambda report: None, every=every)
+
+    assert not check_interpretation(shown).left_out
