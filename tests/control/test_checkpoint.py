@@ -186,6 +186,31 @@ def test_loops_and_branches(place: Any, policy: str) -> None:
     agrees(made, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=False)
 
 
+IN_BRANCHES: Final = {"none": 0, "nothing_saveable": 0, "dots_saveable": 3, "save_only_these_names": 1}
+"""Of the types of what the branches below may keep, those that one of them needs at once."""
+
+
+@pytest.mark.parametrize("policy", list(IN_BRANCHES))
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_policies_reach_into_branches(policy: str, which: int) -> None:
+    def branches(w: Any, x: Any) -> Any:
+        def one_dot(x: Any) -> Any:
+            return fnp.sin(fx.checkpoint_name(fnp.tanh(x @ w), "sine")).sum()
+
+        def three_dots(x: Any) -> Any:
+            return fnp.cos(fnp.sin(fnp.exp(fnp.sin(x @ w) @ w) @ w)).sum()
+
+        place = fnp.round(w[0, 0] * 0.0 + which).astype("int32")
+        return lax.switch(place, [one_dot, three_dots, lambda x: (x * x * x).sum()], x)
+
+    plain = fx.grad(branches, (0, 1))(W, X)
+    f = fx.checkpoint(branches, policy=POLICIES[policy](fx.checkpoint_policies))
+    assert residuals(f, W, X) == [X.shape] * IN_BRANCHES[policy]
+    for got in (fx.grad(f, (0, 1))(W, X), fx.jit(fx.grad(f, (0, 1)))(W, X)):
+        for g, want in zip(got, plain, strict=True):
+            np.testing.assert_allclose(g, want, rtol=1e-5, atol=1e-6)
+
+
 def test_a_bounded_loop_inside() -> None:
     def f(wrap: Any) -> Any:
         def g(w: Any) -> Any:

@@ -26,6 +26,7 @@ from tracefx.control.bodies import (
     union,
 )
 from tracefx.control.call import Call
+from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.control.sowing import EVERY_BRANCH, unclear
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
@@ -55,7 +56,7 @@ INDEX: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Cond(Structured):
+class Cond(Structured, Reopenable):
     """`branches[index](*operands)`: the first operand is the index, `i32[]`, and in range.
 
     The branches take the same types and give the same.
@@ -212,6 +213,26 @@ class Cond(Structured):
         later = recorder.record(Cond(halves.unknown), [index, *forwarded, *outs[n:], *late])
         return merged(halves.out_unknown, later, outs[:n])
 
+    @override
+    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
+        inside = [reopened_body(branch, needed, policy) for branch in self.branches]
+        if all(each is None for each in inside):
+            return None
+        parts = [
+            (branch, dce(branch, needed), ()) if each is None else each
+            for branch, each in zip(self.branches, inside, strict=True)
+        ]
+        slots = _slots([saved for _, _, saved in parts])
+        n, m = len(needed), len(self.branches[0].invars)
+        firsts = [_with_slots(first, n, slots) for first, _, _ in parts]
+        agains = []
+        for _, again, saved in parts:
+            taken: list[Input] = list(slots)
+            for i, place in enumerate(_places(saved, slots)):
+                taken[place] = m + i
+            agains.append(rearranged(again, [*range(m), *taken]))
+        return Reopened(Cond(tuple(firsts)), Cond(tuple(agains)), tuple(slots), needed)
+
     # -------------------------------------------------------------- transposition
 
     @override
@@ -255,15 +276,19 @@ def _unzip(branches: tuple[Jaxpr, ...], unknown: Mask) -> _Halves:
     halves = [unzip_jaxpr(branch, unknown, out_unknown) for branch in branches]
     forwarded = sorted({place for h in halves for place in h.forwarded if place is not None})
     n = out_unknown.count(False)
-    # Only one branch runs, so residuals of one type can take the same place in all of them.
-    counts: Counter[ShapedArray] = Counter()
-    for h in halves:
-        counts |= Counter(h.known.out_avals[n:])
-    slots = list(counts.elements())
-    knowns = [(_with_residuals(h, n, slots), h.consts) for h in halves]
+    slots = _slots([h.known.out_avals[n:] for h in halves])
+    knowns = [(_with_slots(h.known, n, slots), h.consts) for h in halves]
     bodies, consts = joined(knowns)
     late = tuple([_late(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
     return _Halves(bodies, late, consts, out_unknown, tuple(forwarded))
+
+
+def _slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedArray]:
+    """Room for what any branch keeps. Only one of them runs, so values of one type can take the same place in all."""
+    counts: Counter[ShapedArray] = Counter()
+    for avals in residuals:
+        counts |= Counter(avals)
+    return list(counts.elements())
 
 
 def _places(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[int]:
@@ -277,23 +302,23 @@ def _places(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[
     return places
 
 
-def _with_residuals(halves: Unzipped, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
-    """The known half, with an output for every slot: zeros in those it doesn't need."""
-    places = _places(halves.known.out_avals[n:], slots)
+def _with_slots(jaxpr: Jaxpr, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
+    """The program, whose outputs after the first `n` go to slots: with zeros in those it doesn't need."""
+    places = _places(jaxpr.out_avals[n:], slots)
     if places == list(range(len(slots))):
-        return halves.known
+        return jaxpr
 
     def run(*args: Value) -> list[Value]:
-        outs = eval_jaxpr(halves.known, (), args)
+        outs = eval_jaxpr(jaxpr, (), args)
         residuals: list[Value | None] = [None] * len(slots)
         for place, x in zip(places, outs[n:], strict=True):
             residuals[place] = x
         filler = [filled(a, 0) if x is None else x for x, a in zip(residuals, slots, strict=True)]
         return [*outs[:n], *filler]
 
-    jaxpr, consts = stage(run, halves.known.in_avals)
+    with_slots, consts = stage(run, jaxpr.in_avals)
     assert not consts
-    return jaxpr
+    return with_slots
 
 
 def _late(
