@@ -502,7 +502,6 @@ def test_the_slots_of_jaxs_format() -> None:
 
 @pytest.mark.parametrize("platforms", [None, ["tpu", "cpu", "cuda"]], ids=str)
 def test_jax_reads_it(platforms: list[str] | None) -> None:
-    pytest.importorskip("flatbuffers", reason="jax.export.deserialize needs it, which jax does not bring along")
     data = fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0).to_jax()
     theirs = jax.export.deserialize(bytearray(data))
     check_in_jax(theirs)
