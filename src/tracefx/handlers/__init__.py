@@ -72,6 +72,10 @@ from tracefx.handlers.progressing.bars import RichBars as RichBars
 from tracefx.handlers.progressing.functions import progress as progress
 from tracefx.handlers.progressing.reports import LoopSite as LoopSite
 from tracefx.handlers.progressing.reports import Report as Report
+from tracefx.handlers.quantities import Quantity as Quantity
+from tracefx.handlers.quantities import in_unit as in_unit
+from tracefx.handlers.quantities import of_unit as of_unit
+from tracefx.handlers.quantities import with_units as with_units
 from tracefx.handlers.sowing import perturb as perturb
 from tracefx.handlers.sowing import plant as plant
 from tracefx.handlers.sowing import reap as reap
@@ -88,10 +92,6 @@ from tracefx.handlers.taylor.functions import jet as jet
 from tracefx.handlers.taylor.handler import Taylor as Taylor
 from tracefx.handlers.taylor.handler import TaylorRule as TaylorRule
 from tracefx.handlers.taylor.series import Series as Series
-from tracefx.handlers.units import Quantity as Quantity
 from tracefx.handlers.units import Unit as Unit
 from tracefx.handlers.units import UnitError as UnitError
-from tracefx.handlers.units import in_unit as in_unit
-from tracefx.handlers.units import of_unit as of_unit
-from tracefx.handlers.units import with_units as with_units
 from tracefx.handlers.watching import Applied as Applied
