@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, final
+from collections.abc import Sequence
+from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
 
@@ -26,8 +27,10 @@ class Curved:
     """A value `f32[*s]`, its derivatives by `size` inputs, `f32[size, *s]`, and the sum of its second derivatives.
 
     A Laplacian known to be zero is `None`. With a `start` each element depends on one input alone: element `i`,
-    counted through the array, on input `start + i`; then `jacobian` is only that derivative, `f32[*s]`. At the border
-    of a loop, which slices values along their first axis, the inputs come last (`behind`): `f32[*s, size]`.
+    counted through the array, on input `start + i`; then `jacobian` is only that derivative, `f32[*s]`. With `rows`
+    each row along the first axis depends on its own `b` inputs alone, as many for each, and `jacobian` is by these,
+    `f32[b, *s]`. At the border of a loop, which slices values along their first axis, the inputs come last
+    (`behind`): `f32[*s, size]`.
     """
 
     value: Value
@@ -35,21 +38,30 @@ class Curved:
     laplacian: Value | None
     size: int
     start: int | None = field(default=None)
+    rows: bool = field(default=False)
     behind: bool = field(default=False)
 
     @property
     def shape(self) -> Shape:
         return self.value.aval.shape
 
+    @property
+    def form(self) -> tuple[int | None, bool]:
+        """How the Jacobian is written."""
+        return self.start, self.rows
 
-def _children(x: Curved) -> tuple[tuple[Value, Value, Value | None], tuple[int, int | None, bool]]:
-    return (x.value, x.jacobian, x.laplacian), (x.size, x.start, x.behind)
+
+Static: TypeAlias = tuple[int, int | None, bool, bool]
 
 
-def _again(static: tuple[int, int | None, bool], children: tuple[Value, Value, Value | None]) -> Curved:
-    size, start, behind = static
+def _children(x: Curved) -> tuple[tuple[Value, Value, Value | None], Static]:
+    return (x.value, x.jacobian, x.laplacian), (x.size, x.start, x.rows, x.behind)
+
+
+def _again(static: Static, children: tuple[Value, Value, Value | None]) -> Curved:
+    size, start, rows, behind = static
     value, jac, lap = children
-    return Curved(value, jac, lap, size, start, behind)
+    return Curved(value, jac, lap, size, start, rows, behind)
 
 
 trees.register_pytree_node(Curved, _children, _again)
@@ -57,11 +69,16 @@ trees.register_pytree_node(Curved, _children, _again)
 Held: TypeAlias = Curved | Value
 
 
-def curved(value: Value, jacobian: Value, laplacian: Value | None, size: int, start: int | None = None) -> Curved:
+DENSE: Final = (None, False)
+
+
+def curved(
+    value: Value, jacobian: Value, laplacian: Value | None, size: int, form: tuple[int | None, bool] = DENSE
+) -> Curved:
     """The derivatives get the dtype of the value."""
     dtype = value.aval.dtype
     lap = None if laplacian is None else of_dtype(laplacian, dtype)
-    return Curved(value, of_dtype(jacobian, dtype), lap, size, start)
+    return Curved(value, of_dtype(jacobian, dtype), lap, size, *form)
 
 
 def of_dtype(x: Value, dtype: DType) -> Value:
@@ -87,13 +104,56 @@ def seed(x: Value, start: int, size: int) -> Curved:
 
 def dense(x: Curved) -> Curved:
     """The same with all derivatives written out."""
+    if x.rows:
+        return evolve(x, jacobian=rows_among(x.jacobian, 1), rows=False)
     if x.start is None:
         return x
     shape = (x.size, *x.shape)
     places = reshape(broadcasted_iota(dtypes.int32, (x.value.aval.size,), 0), x.shape)
     own = eq(broadcast_to(add(places, x.start), shape), broadcasted_iota(dtypes.int32, shape, 0))
-    slopes = broadcast_to(x.jacobian, shape)
-    return evolve(x, jacobian=where(own, slopes, 0, slopes.aval), start=None)
+    return evolve(x, jacobian=_where(own, broadcast_to(x.jacobian, shape)), start=None)
+
+
+def by_rows(x: Curved) -> Curved | None:
+    """The same as rows that depend on their own inputs each, if they do."""
+    if x.rows:
+        return x
+    shape = x.shape
+    if x.start != 0 or len(shape) < 2 or x.value.aval.size != x.size or not x.size:
+        return None
+    count = x.size // shape[0]
+    places = reshape(broadcasted_iota(dtypes.int32, (count,), 0), shape[1:])
+    full = (count, *shape)
+    own = eq(broadcast_to(places, full), broadcasted_iota(dtypes.int32, full, 0))
+    return evolve(x, jacobian=_where(own, broadcast_to(x.jacobian, full)), start=None, rows=True)
+
+
+def rows_among(jac: Value, axis: int) -> Value:
+    """Derivatives `f32[b, ..., n, ...]` of rows along `axis` by their own inputs, among zeros: `f32[n * b, ...]`."""
+    shape = jac.aval.shape
+    n = shape[axis]
+    full = (n, *shape)
+    own = eq(broadcasted_iota(dtypes.int32, full, 0), broadcasted_iota(dtypes.int32, full, axis + 1))
+    return reshape(_where(own, broadcast_to(jac, full)), (n * shape[0], *shape[1:]))
+
+
+def own_rows(x: Value, axis: int, among: bool = False) -> Value:
+    """Rows `[n, ...]`, among zeros along one more axis: `x[i]` at `[i, ..., i, ...]`, the second at place `axis`.
+
+    Or the other way, where both axes are there: only those with `i` at both.
+    """
+    if among:
+        shape = x.aval.shape
+        own = eq(broadcasted_iota(dtypes.int32, shape, 0), broadcasted_iota(dtypes.int32, shape, axis))
+        return reduce_sum(_where(own, x), (axis,))
+    shape = (*x.aval.shape[:axis], x.aval.shape[0], *x.aval.shape[axis:])
+    full = broadcast_in_dim(x, shape, [d for d in range(len(shape)) if d != axis])
+    own = eq(broadcasted_iota(dtypes.int32, shape, 0), broadcasted_iota(dtypes.int32, shape, axis))
+    return _where(own, full)
+
+
+def _where(own: Value, slopes: Value) -> Value:
+    return where(own, slopes, 0, slopes.aval)
 
 
 def in_front(x: Curved) -> Curved:
@@ -120,7 +180,17 @@ def expanded(x: Held, shape: Shape) -> Held:
 
 def alike(x: Curved, y: Curved) -> tuple[Curved, Curved]:
     """Both with derivatives in one form."""
-    return (x, y) if x.start == y.start and x.shape == y.shape else (dense(x), dense(y))
+    x, y = in_one_form([x, y])
+    return x, y
+
+
+def in_one_form(xs: Sequence[Curved]) -> list[Curved]:
+    """All with derivatives in one form."""
+    if len({(x.form, x.shape) for x in xs}) == 1:
+        return list(xs)
+    rows = [by_rows(x) for x in xs]
+    found = [x for x in rows if x is not None]
+    return found if len(found) == len(xs) and len({x.shape for x in xs}) == 1 else [dense(x) for x in xs]
 
 
 def in_place(x: Value, start: int, size: int) -> Value:
@@ -135,7 +205,7 @@ def in_place(x: Value, start: int, size: int) -> Value:
 
 def factor_for(x: Value, y: Curved) -> Value:
     """A factor, one an element or one for all, for derivatives as those of `y` are."""
-    return x if y.start is not None or not x.aval.shape else broadcast_to(x, (y.size, *x.aval.shape))
+    return x if y.start is not None or not x.aval.shape else broadcast_to(x, (y.jacobian.aval.shape[0], *x.aval.shape))
 
 
 def scaled(factor: Value, x: Curved) -> Value:

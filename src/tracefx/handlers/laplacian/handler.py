@@ -118,7 +118,7 @@ class ForwardLaplacian(Interpreter[Curved]):
         """All derivatives are written out, and the Laplacian too where one has one."""
         if x.behind != y.behind:
             x, y = at_the_end(x), at_the_end(y)
-        elif x.start != y.start:
+        elif x.form != y.form:
             x, y = dense(x), dense(y)
         bent = x.laplacian is not None or y.laplacian is not None
         return _with_laplacian(x, bent), _with_laplacian(y, bent)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from attrs import evolve
 
 from tracefx.core import dtypes
+from tracefx.core.avals import Shape
 from tracefx.core.handler import bind, bind1, current, handling
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.handlers.laplacian.curved import (
+    DENSE,
     Curved,
     Held,
     alike,
     as_term,
+    by_rows,
     curved,
     dense,
     expanded,
     factor_for,
+    in_one_form,
     in_place,
     inner,
     plus,
@@ -28,14 +33,48 @@ from tracefx.handlers.laplacian.curved import (
 )
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
-from tracefx.ops.arithmetic import Div, Mul, Sub, mul, neg, sub
-from tracefx.ops.basis import ConvertElementType, ReduceSum, batch_first, filled, reduce_sum, reshape
-from tracefx.ops.elementwise import Add, Smooth, add
+from tracefx.ops.arithmetic import Div, Mul, Neg, Sub, mul, neg, sub
+from tracefx.ops.basis import (
+    BroadcastInDim,
+    ConvertElementType,
+    ReduceSum,
+    Reshape,
+    Transpose,
+    batch_first,
+    filled,
+    reduce_sum,
+    reshape,
+)
+from tracefx.ops.elementwise import Add, Elementwise, Smooth, add
+from tracefx.ops.reduction import Extremum
+from tracefx.ops.selection import SelectN
 
 
 def still(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
     """Results that don't vary, or whose derivative is zero wherever there is one."""
     return bind(prim, *[value_of(a) for a in args])
+
+
+# ------------------------------------------------------------------ operations within rows
+
+KeepsRows: TypeAlias = (
+    Neg | ConvertElementType | ReduceSum | Extremum | BroadcastInDim | Reshape | Transpose | Elementwise | SelectN
+)
+
+
+def keeps_rows(prim: KeepsRows, shape: Shape) -> bool:
+    """Whether row `i` of the result is made of row `i` of the operand, of shape `shape`, alone."""
+    match prim:
+        case ReduceSum() | Extremum():
+            return 0 not in prim.axes
+        case BroadcastInDim():
+            return prim.broadcast_dimensions[0] == 0 and prim.shape[0] == shape[0]
+        case Reshape():
+            return bool(prim.new_sizes) and prim.new_sizes[0] == shape[0]
+        case Transpose():
+            return prim.permutation[0] == 0
+        case _:
+            return True
 
 
 # ------------------------------------------------------------------ operations with a derivative alone
@@ -44,13 +83,36 @@ def still(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
 def locally_linear(handler: object, prim: object, *args: Held) -> Sequence[Held]:
     """Without second derivatives: by the derivative, of all inputs at once, and of the Laplacians."""
     assert isinstance(prim, Differentiable)
-    full = [dense(a) if isinstance(a, Curved) else a for a in args]
-    size = _size(full)
+    size = _size(args)
+    full = _as_rows(prim, args)
+    form = DENSE if full is None else (None, True)
+    if full is None:
+        full = [dense(a) if isinstance(a, Curved) else a for a in args]
     values = [value_of(a) for a in full]
-    batch = Batch(current(), MappedAxis(size))
+    count = next(a.jacobian.aval.shape[0] for a in full if isinstance(a, Curved))
+    batch = Batch(current(), MappedAxis(count))
     with handling(batch):
         outs, pushed = prim.jvp(values, _directions(batch, full))
-    return _results(size, outs, [_jacobian(batch, t) for t in pushed], _laplacians(prim, values, full, len(outs)))
+    jacobians = [_jacobian(batch, t) for t in pushed]
+    return _results(size, outs, jacobians, _laplacians(prim, values, full, len(outs)), form)
+
+
+def _as_rows(prim: Differentiable, args: Sequence[Held]) -> list[Held] | None:
+    """The operands as rows, if all are, and stay what they are: the operation does something within each row."""
+    if not isinstance(prim, KeepsRows):
+        return None
+    found: list[Held] = []
+    shape: Shape = ()
+    for a in args:
+        if isinstance(a, Curved):
+            rows = by_rows(a)
+            if rows is None:
+                return None
+            found.append(rows)
+            shape = rows.shape
+        else:
+            found.append(a)
+    return found if keeps_rows(prim, shape) else None
 
 
 def second_order(handler: object, prim: object, *args: Held) -> Sequence[Held]:
@@ -103,10 +165,14 @@ def _laplacians(prim: Differentiable, values: Sequence[Value], args: Sequence[He
 
 
 def _results(
-    size: int, outs: Sequence[Value], jacobians: Sequence[Value | None], laplacians: Sequence[Value | None]
+    size: int,
+    outs: Sequence[Value],
+    jacobians: Sequence[Value | None],
+    laplacians: Sequence[Value | None],
+    form: tuple[int | None, bool] = DENSE,
 ) -> list[Held]:
     return [
-        out if jac is None else curved(out, jac, lap, size)
+        out if jac is None else curved(out, jac, lap, size, form)
         for out, jac, lap in zip(outs, jacobians, laplacians, strict=True)
     ]
 
@@ -130,7 +196,7 @@ def elementwise(handler: object, prim: Smooth, *args: Held) -> Sequence[Held]:
     slopes = {i: t for i, t in first.items() if t is not None}
     if not slopes:
         return bind(prim, *values)
-    operands = _in_one_form({i: a for i, a in enumerate(full) if isinstance(a, Curved)})
+    operands = dict(zip(moving, in_one_form([a for a in full if isinstance(a, Curved)]), strict=True))
     jac: Value | None = None
     lap: Value | None = None
     for i, slope in slopes.items():
@@ -142,7 +208,7 @@ def elementwise(handler: object, prim: Smooth, *args: Held) -> Sequence[Held]:
             lap = plus(lap, mul(factor, inner(operands[i], operands[j])))
     assert jac is not None
     some = operands[moving[0]]
-    return [curved(bind1(prim, *values), jac, lap, some.size, some.start)]
+    return [curved(bind1(prim, *values), jac, lap, some.size, some.form)]
 
 
 def _partials(
@@ -167,12 +233,6 @@ def _partials(
     return first, second
 
 
-def _in_one_form(operands: dict[int, Curved]) -> dict[int, Curved]:
-    if len({(x.start, x.shape) for x in operands.values()}) == 1:
-        return operands
-    return {i: dense(x) for i, x in operands.items()}
-
-
 def added(handler: object, prim: Add, x: Held, y: Held) -> Sequence[Held]:
     return [_sum(prim, x, y, lambda t: t)]
 
@@ -187,11 +247,11 @@ def _sum(prim: Primitive, x: Held, y: Held, sign: Callable[[Value], Value]) -> C
     if isinstance(x, Curved) and isinstance(y, Curved):
         x, y = alike(x, y)
         other = None if y.laplacian is None else sign(y.laplacian)
-        return curved(out, add(x.jacobian, sign(y.jacobian)), plus(x.laplacian, other), x.size, x.start)
+        return curved(out, add(x.jacobian, sign(y.jacobian)), plus(x.laplacian, other), x.size, x.form)
     if isinstance(x, Curved):
-        return curved(out, x.jacobian, x.laplacian, x.size, x.start)
+        return curved(out, x.jacobian, x.laplacian, x.size, x.form)
     assert isinstance(y, Curved)
-    return curved(out, sign(y.jacobian), None if y.laplacian is None else sign(y.laplacian), y.size, y.start)
+    return curved(out, sign(y.jacobian), None if y.laplacian is None else sign(y.laplacian), y.size, y.form)
 
 
 def multiplied(handler: object, prim: Mul, x: Held, y: Held) -> Sequence[Held]:
@@ -202,14 +262,14 @@ def multiplied(handler: object, prim: Mul, x: Held, y: Held) -> Sequence[Held]:
         assert isinstance(y, Curved)
         x, y = y, x
     if not isinstance(y, Curved):
-        return [curved(out, scaled(y, x), times(y, x.laplacian), x.size, x.start)]
+        return [curved(out, scaled(y, x), times(y, x.laplacian), x.size, x.form)]
     if same:
         twice = mul(x.value, 2.0)
         lap = plus(times(twice, x.laplacian), mul(inner(x, x), 2.0))
-        return [curved(out, scaled(twice, x), lap, x.size, x.start)]
+        return [curved(out, scaled(twice, x), lap, x.size, x.form)]
     x, y = alike(x, y)
     lap = plus(plus(times(y.value, x.laplacian), times(x.value, y.laplacian)), mul(inner(x, y), 2.0))
-    return [curved(out, add(scaled(y.value, x), scaled(x.value, y)), lap, x.size, x.start)]
+    return [curved(out, add(scaled(y.value, x), scaled(x.value, y)), lap, x.size, x.form)]
 
 
 def divided(handler: object, prim: Div, x: Held, y: Held) -> Sequence[Held]:
@@ -219,7 +279,7 @@ def divided(handler: object, prim: Div, x: Held, y: Held) -> Sequence[Held]:
     if not isinstance(y, Curved):
         assert isinstance(x, Curved)
         lap = None if x.laplacian is None else bind1(prim, x.laplacian, y)
-        return [curved(out, bind1(prim, x.jacobian, factor_for(y, x)), lap, x.size, x.start)]
+        return [curved(out, bind1(prim, x.jacobian, factor_for(y, x)), lap, x.size, x.form)]
     if isinstance(x, Curved):
         x, y = alike(x, y)
         rise, left = sub(x.jacobian, scaled(out, y)), x.laplacian
@@ -230,7 +290,7 @@ def divided(handler: object, prim: Div, x: Held, y: Held) -> Sequence[Held]:
     taken = plus(times(out, y.laplacian), cross)
     assert taken is not None
     lap = neg(taken) if left is None else sub(left, taken)
-    return [curved(out, jac, bind1(prim, lap, y.value), y.size, y.start)]
+    return [curved(out, jac, bind1(prim, lap, y.value), y.size, y.form)]
 
 
 # ------------------------------------------------------------------ where elements stay what they are
@@ -239,17 +299,17 @@ def divided(handler: object, prim: Div, x: Held, y: Held) -> Sequence[Held]:
 def in_order(handler: object, prim: Primitive, x: Held) -> Sequence[Held]:
     """Linear, and each element of the result comes of the one at its place: so does what it depends on."""
     assert isinstance(x, Curved)
-    if x.start is None:
+    if x.start is None and (not x.rows or isinstance(prim, Reshape)):
         return locally_linear(handler, prim, x)
     lap = None if x.laplacian is None else bind1(prim, x.laplacian)
-    return [curved(bind1(prim, x.value), bind1(prim, x.jacobian), lap, x.size, x.start)]
+    return [curved(bind1(prim, x.value), bind1(prim, x.jacobian), lap, x.size, x.form)]
 
 
 def placewise(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
     """Element by element, without second derivatives: what depends on one input each does so afterwards."""
     moving = [a for a in args if isinstance(a, Curved)]
     first = moving[0]
-    if first.start is None or any((a.start, a.shape) != (first.start, first.shape) for a in moving):
+    if first.start is None or any((a.form, a.shape) != (first.form, first.shape) for a in moving):
         return locally_linear(handler, prim, *args)
     assert isinstance(prim, Differentiable)
     values = [value_of(a) for a in args]
@@ -258,7 +318,7 @@ def placewise(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
     if isinstance(slope, Zero) or outs[0].aval.shape != first.shape:
         return locally_linear(handler, prim, *args)
     (lap,) = _laplacians(prim, values, args, 1)
-    return [curved(outs[0], slope, lap, first.size, first.start)]
+    return [curved(outs[0], slope, lap, first.size, first.form)]
 
 
 def converted(handler: object, prim: ConvertElementType, x: Held) -> Sequence[Held]:
