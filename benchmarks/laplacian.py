@@ -66,7 +66,7 @@ CASES: Final[Sequence[tuple[str, Callable[[Library], Function], list[Any], int |
         attention,
         weights((2, 32), (32, 16), (32, 16), (32, 32), (32, 32), (32, 1)),
         None,
-        None,
+        0.5,
     ),
 )
 
