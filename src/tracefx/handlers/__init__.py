@@ -41,6 +41,12 @@ from tracefx.handlers.laplacian.functions import value_and_laplacian as value_an
 from tracefx.handlers.laplacian.handler import ForwardLaplacian as ForwardLaplacian
 from tracefx.handlers.laplacian.handler import LaplacianRule as LaplacianRule
 from tracefx.handlers.log import log as log
+from tracefx.handlers.lora import LowRank as LowRank
+from tracefx.handlers.lora import init_lora as init_lora
+from tracefx.handlers.lora import join_lora as join_lora
+from tracefx.handlers.lora import lora as lora
+from tracefx.handlers.lora import merge as merge
+from tracefx.handlers.lora import split_lora as split_lora
 from tracefx.handlers.precision.casting import autocast as autocast
 from tracefx.handlers.precision.policy import CONTRACTIONS as CONTRACTIONS
 from tracefx.handlers.precision.policy import EITHER as EITHER

@@ -1,0 +1,357 @@
+"""Low-rank adaptation: weights `W + scale * A @ B`, of which a few numbers are trained, never made as a sum."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.scan import Scan
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.entering import Form, plain
+from tracefx.core.handler import as_array, bind1, current, handling, under
+from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
+from tracefx.core.trees import PyTree, keystr
+from tracefx.core.values import Value
+from tracefx.handlers.probabilistic import bits
+from tracefx.interpreters.interpreter import Interpreter
+from tracefx.interpreters.rules import Rules
+from tracefx.ops.basis import ConvertElementType, Transpose, convert, transpose
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.selection import StopGradient
+from tracefx.transforms.arguments import require_callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+@trees.register_dataclass
+@frozen
+class LowRank:
+    """The weight `weight + scale * a @ b`: `f32[..., n, m]`, `f32[..., n, r]` and `f32[..., r, m]`."""
+
+    weight: Any
+    a: Any
+    b: Any
+    scale: float = field(default=1.0, metadata={"static": True})
+
+    def merged(self) -> Array:
+        """The sum.
+
+        >>> import tracefx.numpy as fnp
+        >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
+        Array([[1.5, 1.5],
+               [1.5, 1.5]], dtype=float32)
+        """
+        weight = as_array(self.weight)
+        low: Array = (as_array(self.a) @ self.b) * self.scale
+        return weight + low.astype(weight.dtype)
+
+
+def _is_low_rank(x: object) -> bool:
+    return isinstance(x, LowRank)
+
+
+def lora(fun: Callable[P, R]) -> Callable[P, R]:
+    """`fun` on weights of low-rank adaptation: anywhere in the arguments a `LowRank` may stand for an array.
+
+    Products with it, on either side, transposed and batched, are `x @ weight + (x @ a) @ b * scale`: the sum of the
+    weights is not made. Scans over stacked layers take slices of all three. What else is done with such a weight is
+    done with the sum.
+
+    Raises ValueError for parts whose shapes don't fit.
+
+    >>> import tracefx.numpy as fnp
+    >>> w = LowRank(fnp.ones((3, 2)), fnp.ones((3, 1)), fnp.ones((1, 2)))
+    >>> lora(lambda x, w: x @ w)(fnp.ones(3), w)
+    Array([6., 6.], dtype=float32)
+    """
+    require_callable("lora", fun)
+
+    @functools.wraps(fun)
+    def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
+        with handling(_Lora(current())) as handler:
+            given: tuple[Any, Any] = trees.map(
+                lambda x: handler.wrap(_factored(x)) if isinstance(x, LowRank) else x,
+                (args, kwargs),
+                is_leaf=_is_low_rank,
+            )
+            out = fun(*given[0], **given[1])
+        result: R = trees.map(lambda x: handler.bare(x, "a result") if isinstance(x, Array) else x, out)
+        return result
+
+    return adapted
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def init_lora(
+    params: PyTree,
+    rank: int,
+    *,
+    key: ArrayLike = 0,
+    alpha: float | None = None,
+    where: Callable[[str, Array], bool] | None = None,
+) -> Any:
+    """The parameters with a `LowRank` in place of each matrix: `a` is random, `b` is 0, so nothing changes yet.
+
+    `where(path, leaf)` says which: `path` is that of the leaf, such as `"['layers'][0]"`. Without it, all floats with
+    two axes or more are; axes before the last two are those of stacked layers. The scale is `alpha / rank`, or 1.
+
+    Raises ValueError for a rank below 1, TypeError where `where` chooses what is no matrix of floats.
+
+    >>> import tracefx.numpy as fnp
+    >>> init_lora({"w": fnp.ones((4, 3)), "b": fnp.ones(3)}, 2)["w"].a.shape
+    (4, 2)
+    """
+    if rank < 1:
+        raise ValueError(f"init_lora: the rank must be at least 1, got {rank}")
+    scale = 1.0 if alpha is None else alpha / rank
+    paths, tree = trees.flatten_with_path(params)
+    keys = bits.split(bits.key_of(key), max(len(paths), 1))
+
+    def adapted(i: int, path: str, leaf: ArrayLike) -> ArrayLike | LowRank:
+        x = as_array(leaf)
+        fits = x.ndim >= 2 and dtypes.is_float(x.dtype)
+        if not (fits if where is None else where(path, x)):
+            return leaf
+        if not fits:
+            raise TypeError(f"init_lora: where chooses params{path}, but it is {x.aval}, and no matrix of floats")
+        *stack, n, m = x.shape
+        a = bits.normal(keys[i], (*stack, n, rank), x.dtype) * float(n**-0.5)
+        return LowRank(x, a, as_array(np.zeros((*stack, rank, m), x.dtype)), scale)
+
+    return tree.unflatten([adapted(i, keystr(path), leaf) for i, (path, leaf) in enumerate(paths)])  # type: ignore[arg-type]  # leaves are arrays
+
+
+def merge(params: PyTree) -> Any:
+    """The parameters with arrays in place of each `LowRank`, for use without `lora`.
+
+    >>> import tracefx.numpy as fnp
+    >>> merge({"w": LowRank(fnp.zeros((1, 1)), fnp.ones((1, 2)), fnp.ones((2, 1)))})
+    {'w': Array([[2.]], dtype=float32)}
+    """
+    return trees.map(lambda x: x.merged() if isinstance(x, LowRank) else x, params, is_leaf=_is_low_rank)
+
+
+def split_lora(params: PyTree) -> tuple[Any, Any]:
+    """What is trained, and what is frozen: `a` and `b` of each `LowRank`, and all else.
+
+    Both are trees in the form of `params`, with `None` for what the other has. `join_lora` puts them together, so that
+    `grad(lambda trained: loss(join_lora(trained, frozen)))` is the gradient by the few numbers alone.
+
+    >>> import tracefx.numpy as fnp
+    >>> trained, frozen = split_lora(init_lora({"w": fnp.ones((4, 3)), "b": fnp.ones(3)}, 1))
+    >>> trained["w"].weight is None, trained["b"] is None, frozen["w"].a is None
+    (True, True, True)
+    """
+    trained = trees.map(
+        lambda x: evolve(x, weight=None) if isinstance(x, LowRank) else None, params, is_leaf=_is_low_rank
+    )
+    frozen_ = trees.map(
+        lambda x: evolve(x, a=None, b=None) if isinstance(x, LowRank) else x, params, is_leaf=_is_low_rank
+    )
+    return trained, frozen_
+
+
+def join_lora(trained: PyTree, frozen: PyTree) -> Any:
+    """The parameters that `split_lora` took apart.
+
+    >>> import tracefx.numpy as fnp
+    >>> params = init_lora({"w": fnp.ones((4, 3))}, 1)
+    >>> join_lora(*split_lora(params))["w"].a.shape
+    (4, 1)
+    """
+
+    def joined(x: object, y: object) -> object:
+        return evolve(x, weight=y.weight) if isinstance(x, LowRank) and isinstance(y, LowRank) else y
+
+    return trees.map(joined, trained, frozen, is_leaf=lambda x: x is None or isinstance(x, LowRank))
+
+
+# ------------------------------------------------------------------ the handler
+
+
+Axes: TypeAlias = tuple[int, ...]
+
+
+@final
+@trees.register_dataclass
+@frozen
+class Factored:
+    """A weight and its factors, with an axis of the rank at the end of each.
+
+    `axes` names the axes of the weight: those that `left` has are `of_left`, those of `right` `of_right`. Axes before
+    them, of stacked layers, all three have.
+    """
+
+    weight: Value
+    left: Value
+    right: Value
+    axes: Axes = field(metadata={"static": True})
+    of_left: Axes = field(metadata={"static": True})
+    of_right: Axes = field(metadata={"static": True})
+    scale: float = field(metadata={"static": True})
+
+    @property
+    def stack(self) -> Axes:
+        """Names of the axes before."""
+        return tuple(range(-(self.weight.aval.ndim - len(self.axes)), 0))
+
+    def sum(self) -> Array:
+        """The weight that it stands for."""
+        rank = max(self.axes) + 1
+        names = self.stack + self.axes
+        left, right = (self.stack + own + (rank,) for own in (self.of_left, self.of_right))
+        low = _contracted(DotGeneral((((), ()), ((), ()))), self.left, left, self.right, right, names)
+        weight = as_array(self.weight)
+        return weight + (low * self.scale).astype(weight.dtype)
+
+
+Held: TypeAlias = Factored | Value
+
+
+def _factored(x: LowRank) -> Factored:
+    weight, a, b = map(as_array, (x.weight, x.a, x.b))
+    *stack, n, m = weight.shape if weight.ndim > 1 else (0, 0)
+    rank = a.shape[-1] if a.ndim else -1
+    if weight.ndim < 2 or a.shape != (*stack, n, rank) or b.shape != (*stack, rank, m):
+        raise ValueError(
+            "lora: the weight, a and b must have the shapes [..., n, m], [..., n, r] and [..., r, m], got "
+            f"{weight.shape}, {a.shape} and {b.shape}"
+        )
+    last = weight.ndim - 1
+    turned = transpose(b, (*range(last - 1), last, last - 1))
+    return Factored(weight, a, turned, (0, 1), (0,), (1,), x.scale)
+
+
+@final
+@frozen(eq=False)
+class _Lora(Interpreter[Factored]):
+    """Values are weights with their factors, which products keep apart."""
+
+    title: ClassVar[str] = "lora"
+    key: ClassVar[Hashable] = ()
+
+    @property
+    @override
+    def rules(self) -> Rules[_Lora, Held]:
+        return _RULES
+
+    @override
+    def aval_of(self, value: Factored) -> ShapedArray:
+        return value.weight.aval
+
+    @override
+    def bared(self, value: Factored) -> Value:
+        return value.sum()
+
+    @override
+    def join(self, x: Form, y: Form, what: str) -> Form:
+        """The sum, where a weight meets another value."""
+        if x == y or len(x.avals) == len(y.avals) == 0:
+            return x
+        return Interpreter.join(self, plain(x.avals[0]), plain(y.avals[0]), what)
+
+
+def _contracted(op: DotGeneral, x: Value, x_names: Axes, y: Value, y_names: Axes, outs: Axes) -> Array:
+    """The product of arrays whose axes have names, summed over those that `outs` doesn't have."""
+    shared = [name for name in x_names if name in y_names]
+    batch, summed = [name for name in shared if name in outs], [name for name in shared if name not in outs]
+
+    def places(names: Sequence[int]) -> tuple[Axes, Axes]:
+        return tuple([x_names.index(name) for name in names]), tuple([y_names.index(name) for name in names])
+
+    found = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
+    out = bind1(evolve(op, dimension_numbers=(places(summed), places(batch))), x, y)
+    return transpose(out, [found.index(name) for name in outs])
+
+
+def product(h: _Lora, op: DotGeneral, x: Held, y: Held) -> list[Held]:
+    """One weight's factors are multiplied one after the other, first the one whose axes are summed over."""
+    if isinstance(x, Factored) and isinstance(y, Factored):
+        y = y.sum()
+    weight_first = isinstance(x, Factored)
+    w, other = (x, y) if weight_first else (y, x)
+    assert isinstance(w, Factored)
+    assert not isinstance(other, Factored)
+    (of_x, of_y), (batch_x, batch_y) = op.dimension_numbers
+    summed, batch = (of_x, batch_x) if weight_first else (of_y, batch_y)
+    summed_other, batch_other = (of_y, batch_y) if weight_first else (of_x, batch_x)
+    names = w.stack + w.axes
+    rank = max(w.axes) + 1
+    fresh = iter(range(rank + 1, rank + 1 + other.aval.ndim))
+    partner = {**dict(zip(summed_other, summed, strict=True)), **dict(zip(batch_other, batch, strict=True))}
+    theirs = tuple([names[partner[i]] if i in partner else next(fresh) for i in range(other.aval.ndim)])
+    mapped = [names[i] for i in batch]
+    free = [n for i, n in enumerate(names) if i not in summed and i not in batch]
+    rest = [n for i, n in enumerate(theirs) if i not in partner]
+    outs = (*mapped, *free, *rest) if weight_first else (*mapped, *rest, *free)
+    over = {names[i] for i in summed}
+    if not over & {*w.of_left, *w.of_right}:
+        return [bind1(op, *(w.sum() if isinstance(a, Factored) else a for a in (x, y)))]
+    parts = [(w.left, w.stack + w.of_left + (rank,)), (w.right, w.stack + w.of_right + (rank,))]
+    if not over & {*w.of_left}:
+        parts.reverse()
+    (first, first_names), (second, second_names) = parts
+    needed = {*outs, *second_names}
+    between = (*[n for n in theirs if n in needed], *[n for n in first_names if n in needed and n not in theirs])
+    half = _contracted(op, other, theirs, first, first_names, between) * w.scale
+    low = _contracted(op, half, between, second, second_names, outs)
+    out = bind1(op, *(a.weight if isinstance(a, Factored) else a for a in (x, y)))
+    return [out + convert(low, out.aval.dtype, low.aval.weak_type)]
+
+
+def turned(h: _Lora, op: Transpose, x: Factored) -> list[Held]:
+    names = x.stack + x.axes
+    new = tuple([names[i] for i in op.permutation])
+    stack, axes = new[: len(x.stack)], new[len(x.stack) :]
+    if {*stack} != {*x.stack}:
+        return [bind1(op, x.sum())]
+    order = [x.stack.index(name) for name in stack]
+    left, right = (transpose(part, (*order, *range(len(order), part.aval.ndim))) for part in (x.left, x.right))
+    return [evolve(x, weight=bind1(op, x.weight), left=left, right=right, axes=axes)]
+
+
+def each(h: _Lora, op: Primitive, x: Factored) -> list[Held]:
+    return [evolve(x, weight=bind1(op, x.weight), left=bind1(op, x.left), right=bind1(op, x.right))]
+
+
+def converted(h: _Lora, op: ConvertElementType, x: Factored) -> list[Held]:
+    if not dtypes.is_float(op.new_dtype):
+        return [bind1(op, x.sum())]
+    return each(h, op, x)
+
+
+def scanned(h: _Lora, op: Scan, *xs: Held) -> Sequence[Held]:
+    """Steps take slices along an axis of stacked layers, or of the sum."""
+    consts, carry, arrays = op.parts(xs)
+    sliced = [x.sum() if isinstance(x, Factored) and not x.stack else x for x in arrays]
+    outs = op.entered(h, [h.wrap(x) for x in (*consts, *carry, *sliced)])
+    return [h.unwrap(x) for x in outs]
+
+
+def summed(h: _Lora, op: Primitive, *xs: Held) -> Sequence[Held]:
+    """Everything else is done with the weight itself."""
+    if isinstance(op, HoldsFunctions) and isinstance(op, Expandable):  # functions that may close over such weights
+        return [h.unwrap(x) for x in under(h, op, [h.wrap(x) for x in xs])]
+    return h.inner.bind(op, [x.sum() if isinstance(x, Factored) else x for x in xs])
+
+
+_RULES: Final = (
+    Rules[_Lora, Held]()
+    .on(DotGeneral, product)
+    .on(Transpose, turned)
+    .on(ConvertElementType, converted)
+    .on(StopGradient, each)
+    .on(Scan, scanned)
+    .family(Primitive, summed)
+)
