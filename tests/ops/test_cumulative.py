@@ -93,6 +93,12 @@ def test_derivatives_where_factors_are_zero() -> None:
         np.testing.assert_array_equal(to_numpy(got), want)
 
 
+def test_second_derivative_of_cumlogsumexp_of_equal_elements() -> None:
+    """Shares that tie are no constants."""
+    got = fx.hessian(lambda x: lax.cumlogsumexp(x)[2])(np.zeros(3, np.float32))
+    np.testing.assert_allclose(np.asarray(got), np.eye(3) / 3 - 1 / 9, rtol=1e-6)
+
+
 def test_derivative_of_cumlogsumexp_after_infinities() -> None:
     x = np.array([-np.inf, -np.inf, 0.0, 0.0], np.float32)
     got = fx.grad(lambda x: lax.cumlogsumexp(x)[3])(x)

@@ -20,12 +20,12 @@ from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.ops import stablehlo
-from tracefx.ops.arithmetic import MAX, MIN, MUL, max, mul, neg, sub
+from tracefx.ops.arithmetic import MAX, MIN, MUL, mul, neg, sub
 from tracefx.ops.basis import fit, reshape
+from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.casting import cast
-from tracefx.ops.comparison import eq
+from tracefx.ops.comparison import eq, ge, ne
 from tracefx.ops.elementwise import FLOATS, NUMBERS, Smooth, add
-from tracefx.ops.magnitude import abs
 from tracefx.ops.operation import Domain, LinearOperation, Operation
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.reduction import bound
@@ -318,12 +318,13 @@ class CumLogSumExp(Scanned):
     @override
     def step(self, x: Pair, y: Pair) -> Pair:
         (x_out, x_t), (y_out, y_t) = x, y
-        apart, tie = sub(x_out, y_out), eq(x_out, y_out)  # infinities that tie have no difference
-        total = add(max(x_out, y_out), log1p(exp(neg(abs(apart)))))
+        apart, larger = sub(x_out, y_out), ge(x_out, y_out)
+        # Chosen, since the greater of both and the size of the difference have no derivative where they tie.
+        total = add(select(larger, x_out, y_out), log1p(exp(select(larger, neg(apart), apart))))
         total = select(eq(apart, apart), total, add(x_out, y_out))
-        share = where(tie, 0.5, logistic(apart), x_out.aval)
-        rest = where(tie, 0.5, logistic(neg(apart)), x_out.aval)
-        return total, add(mul(x_t, share), mul(y_t, rest))
+        infinite = bitwise_and(eq(x_out, y_out), ne(apart, apart))  # infinities that tie have no difference
+        apart = where(infinite, 0, apart, apart.aval)
+        return total, add(mul(x_t, logistic(apart)), mul(y_t, logistic(neg(apart))))
 
     @override
     def emit_step(self, builder: Builder, out: ShapedArray, x: Ir, y: Ir) -> Ir:

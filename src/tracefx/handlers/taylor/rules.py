@@ -19,6 +19,7 @@ from tracefx.handlers.taylor.arithmetic import (
     squared_series,
 )
 from tracefx.handlers.taylor.contraction import contracted
+from tracefx.handlers.taylor.folding import multiplied_along, multiplied_over, summed_along
 from tracefx.handlers.taylor.linear import added, gathered, jointly_linear, linear, locally_linear, still, subtracted
 from tracefx.handlers.taylor.series import Series
 from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
@@ -28,7 +29,7 @@ from tracefx.ops.basis import ConvertElementType
 from tracefx.ops.collective import LinearCollective
 from tracefx.ops.complex import LinearElementwise
 from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.cumulative import CumMax, CumMin
+from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable
 from tracefx.ops.indexing import Gather, ScatterAdd
@@ -36,7 +37,7 @@ from tracefx.ops.magnitude import Abs
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
-from tracefx.ops.reduction import ArgExtremum, Extremum
+from tracefx.ops.reduction import ArgExtremum, Extremum, ReduceProd
 from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN
@@ -77,6 +78,9 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         **dict.fromkeys((SelectN, ScatterAdd, DynamicSlice, DynamicUpdateSlice), jointly_linear),
         Gather: gathered,
         ScatterMul: scattered_product,
+        ReduceProd: alone(multiplied_over),
+        CumProd: alone(multiplied_along),
+        CumLogSumExp: alone(summed_along),
         **dict.fromkeys((ConvertElementType, Split), linear),
         **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
         BitcastConvertType: still,
