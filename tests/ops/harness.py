@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 import jax
@@ -36,17 +36,20 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import current, handling
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value, from_numpy, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
-from tracefx.interpreters.partial_eval import PartialEval
-from tracefx.interpreters.stage import stage
-from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import convert
-from tracefx.testing import tolerances
+from tracefx.testing import (
+    jvp_is_the_derivative,
+    staging_changes_nothing,
+    tolerances,
+    transpose_is_adjoint,
+    types_are_as_said,
+)
+from tracefx.testing.subjects import subsets
 from tracefx.testing.tolerances import DERIVATIVE, EXACT, SUMMED, TWICE, Ulps, apart
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -260,31 +263,27 @@ def _is_jaxs(record: Record, args: Args, want: jax.Array) -> None:
     assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
 
 
+def program_of(record: Record, args: Args) -> tuple[Callable[..., Array], list[Value]]:
+    """The operation as a function of its arrays, which come with it; Python scalars are part of the function."""
+    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
+
+    def program(*arrays: Array) -> Array:
+        rest = iter(arrays)
+        return record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
+
+    program.__name__ = record.name
+    return program, [v for v in values if v is not None]
+
+
 def stages_as_it_evaluates(record: Record, args: Args) -> None:
     """Traced, the operation has the type it has evaluated; the recorded program evaluates to the same bits."""
-    out = evaluated(record, args)
-    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
-    arrays = [v for v in values if v is not None]
-
-    def program(*tracers: Value) -> list[Value]:
-        rest = iter(tracers)
-        return [record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])]
-
-    jaxpr, consts = stage(program, [v.aval for v in arrays])
-    assert jaxpr.out_avals == (out.aval,), f"{record.name}: staged {jaxpr.out_avals}, evaluated {out.aval!r}"
-    (again,) = eval_jaxpr(jaxpr, consts, arrays)
-    assert again.aval == out.aval
-    assert_identical(to_numpy(again), to_numpy(out), f"{record.name}, staged and evaluated")
+    program, values = program_of(record, args)
+    types_are_as_said(program, *values)
+    staging_changes_nothing(program, *values)
 
 
 def inexact_positions(args: Args) -> list[int]:
     return [i for i, a in enumerate(args) if not isinstance(a, Scalar) and dtypes.is_inexact(numbers(a).dtype)]
-
-
-def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every nonempty choice of positions."""
-    for n in range(1, len(positions) + 1):
-        yield from itertools.combinations(positions, n)
 
 
 def push(f: Callable[..., Value], args: Sequence[Value], tangents: Mapping[int, Value]) -> tuple[Value, Tangent]:
@@ -338,67 +337,15 @@ def _jax_like(t: NDArray, x: Arg) -> jax.Array | Scalar:
 
 def pushes_as_differences(record: Record, args: Args) -> None:
     """Tangents are what central differences give, in float64."""
-    gen = rng(record.name, "differences")
-    for chosen in subsets(inexact_positions(args)):
-        ts = {i: tangent_of(args[i], gen) for i in chosen}
-        _, t = push(record.ours, list(map(mine, args)), {i: _like(t, mine(args[i])) for i, t in ts.items()})
-        step = 1e-5
-
-        def moved(h: float, ts: Mapping[int, NDArray] = ts) -> NDArray:
-            return to_numpy(
-                record.ours(
-                    *[mine(np.asarray(numbers(a) + h * ts[i])) if i in ts else passed(a) for i, a in enumerate(args)]
-                )
-            )
-
-        want = (moved(step) - moved(-step)) / (2 * step) if t.aval.dtype != dtypes.float0 else dense(t)
-        if t.aval.dtype == dtypes.float0:
-            continue
-        np.testing.assert_allclose(
-            dense(t), want, 2e-7, 2e-8, err_msg=f"jvp of {record.name} of {shown(args)} at {chosen}"
-        )
-
-
-def pair(x: NDArray, y: NDArray) -> float:
-    """The pairing of tangents and cotangents: bilinear, without conjugation."""
-    return float(np.sum(x * y, dtype=np.result_type(x, y)).real)
-
-
-def linear_map(
-    f: Callable[..., Value], args: Sequence[Value], chosen: Sequence[int]
-) -> tuple[Value, Tangent, Callable[[Tangent], Sequence[Tangent | None]]]:
-    """The output, its (possibly symbolically zero) unknown tangent, and the pullback of cotangents."""
-    unknown = PartialEval(current())
-    tracers = [unknown.input(args[i].aval.tangent()) for i in chosen]
-    with handling(unknown):
-        out, t = push(f, args, dict(zip(chosen, tracers, strict=True)))
-    if isinstance(t, Zero):
-        return out, t, lambda ct: [Zero(args[i].aval.tangent()) for i in chosen]
-    jaxpr, consts = unknown.build(tracers, [t])
-    return out, t, lambda ct: backward(jaxpr, consts, [Linear(v.aval) for v in jaxpr.invars], [ct])
+    program, values = program_of(record, args)
+    jvp_is_the_derivative(program, *values)
 
 
 def transposes(record: Record, args: Args) -> None:
     """`<J v, w> = <v, Jᵀ w>`, and cotangents have the types of what they belong to."""
-    gen = rng(record.name, "cotangents")
-    for chosen in subsets(inexact_positions(args)):
-        values = list(map(mine, args))
-        vs = {i: tangent_of(args[i], gen) for i in chosen}
-        out, t, pullback = linear_map(record.ours, values, chosen)
-        if isinstance(t, Zero):
-            continue
-        _, pushed = push(record.ours, values, {i: _like(v, values[i]) for i, v in vs.items()})
-        w = normal(out.aval.shape, out.aval.dtype, gen)
-        cts = pullback(_like(w, out))
-        what = f"transpose of {record.name} of {shown(args)} at {chosen}"
-        for i, ct in zip(chosen, cts, strict=True):
-            assert ct is not None
-            assert ct.aval == values[i].aval.tangent(), f"{what}: cotangent {ct.aval!r} of {values[i].aval!r}"
-        involved = [out.aval.dtype, *[values[i].aval.dtype for i in chosen]]
-        if all(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) == 64 for dtype in involved):
-            left = pair(dense(pushed), w)
-            right = sum(pair(vs[i], dense(ct)) for i, ct in zip(chosen, cts, strict=True) if ct is not None)
-            np.testing.assert_allclose(left, right, 1e-10, 1e-10, err_msg=what)
+    program, values = program_of(record, args)
+    if any(dtypes.is_inexact(v.aval.dtype) for v in values):
+        transpose_is_adjoint(program, *values)
 
 
 def differentiates_twice(record: Record, args: Args) -> None:

@@ -215,12 +215,23 @@ def transpose_is_adjoint(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
     wide = widened(subject)
     for chosen in subsets(wide.moving):
-        linear = linearized(wide.run, wide.args, [i in chosen for i in range(len(wide.args))])
-        if not any(linear.moved):
-            continue
-        tangents = random_tangents(wide, chosen, f"direction {chosen}")
-        cts = random_cotangents(wide, linear, f"cotangents {chosen}")
-        adjoint(self, wide, tangents, cts, linear.push(tangents), linear.pull(cts))
+        for at in (wide, *([] if wide is subject else [subject])):
+            linear = linearized(at.run, at.args, [i in chosen for i in range(len(at.args))])
+            if not any(linear.moved):
+                continue
+            tangents = random_tangents(at, chosen, f"direction {chosen}")
+            cts = random_cotangents(at, linear, f"cotangents {chosen}")
+            pulled = linear.pull(cts)
+            if at is wide:
+                adjoint(self, wide, tangents, cts, linear.push(tangents), pulled)
+            else:
+                _require_types(self, subject, tangents, pulled)
+
+
+def _require_types(broken: Law, subject: Subject, vs: Sequence[Tangent], pulled: Sequence[Tangent]) -> None:
+    for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
+        if ct.aval != v.aval:
+            raise broken.broken(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
 
 
 def adjoint(
@@ -233,9 +244,7 @@ def adjoint(
     ulps: Ulps = DERIVATIVE,
 ) -> None:
     """`LawError` unless `<pushed, ws>` is `<vs, pulled>` and the pulled cotangents have the types of the arguments."""
-    for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
-        if ct.aval != v.aval:
-            raise broken.broken(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
+    _require_types(broken, subject, vs, pulled)
     left, right = [_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
     numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
     unit = max(float(dtypes.finfo(d).eps) * ulps.of(dtypes.real_dtype(d)) for d in numbers)
