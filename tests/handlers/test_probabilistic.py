@@ -25,7 +25,11 @@ from tracefx.handlers import (
     Site,
     Uniform,
     UnseededError,
+    around,
+    bounds,
     condition,
+    count,
+    laplacian,
     log_density,
     observe,
     reap,
@@ -73,8 +77,8 @@ def test_bits_are_those_of_jax(number: int) -> None:
     with jax.enable_x64(True):
         theirs = jax.random.key(number, impl="threefry2x32")
     np.testing.assert_array_equal(key, jax.random.key_data(theirs))
-    for count in (1, 2, 7):
-        np.testing.assert_array_equal(bits.split(key, count), jax.random.key_data(jax.random.split(theirs, count)))
+    for many in (1, 2, 7):
+        np.testing.assert_array_equal(bits.split(key, many), jax.random.key_data(jax.random.split(theirs, many)))
     for shape in ((), (5,), (2, 3), (0, 4)):
         ours = bits.uniform(key, shape, np.dtype("float32"))
         np.testing.assert_array_equal(ours, jax.random.uniform(theirs, shape, "float32"))
@@ -224,6 +228,8 @@ def test_loops_that_end_when_they_like_draw() -> None:
 
     assert 3.0 <= float(seed(f, 0)()) < 4.0
     assert float(fx.jit(seed(f, 0))()) == float(seed(f, 0)()) != float(seed(f, 1)())
+    with pytest.raises(ValueError, match=r"vmap of while_loop: .* effects \(Sample 's'\)"):
+        seed(fx.vmap(lambda x: f() + x), 0)(XS)
     with pytest.raises(ValueError, match=r"trace: the site 's' is in a while_loop at .*use scan or fori_loop"):
         trace(seed(f, 0))()
 
@@ -497,3 +503,53 @@ def test_unused_draws_stay_in_programs() -> None:
 
     assert "sample[" in str(fx.make_jaxpr(f)())
     assert list(trace(fx.jit(seed(f, 0)))()[1]) == ["unused"]
+
+
+# ------------------------------------------------------------------ beside everything else
+
+
+def repeated(f: Callable[[Array], Array]) -> Array:
+    def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        return state[0] + 1, f(state[1])
+
+    return lax.while_loop(lambda state: state[0] < 3, step, (fnp.asarray(0), fnp.asarray(0.0)))[1]
+
+
+UNBATCHED: list[Callable[[Any], Any]] = [
+    lambda x: fx.jit(lambda: sample("z", Normal()))() + 0 * x,
+    lambda x: fx.checkpoint(lambda: sample("z", Normal()))() + 0 * x,
+    lambda x: lax.cond(True, lambda: sample("z", Normal()), lambda: fnp.asarray(0.0)) + 0 * x,
+    lambda x: lax.scan(lambda c, _: (c + sample("z", Normal()), None), fnp.asarray(0.0), None, length=2)[0] + 0 * x,
+    lambda x: repeated(lambda y: y + sample("z", Normal())) + 0 * x,
+]
+
+
+@pytest.mark.parametrize("f", UNBATCHED)
+def test_programs_that_nothing_of_the_batch_goes_into_draw_for_each_element(f: Callable[[Any], Any]) -> None:
+    for g in (seed(fx.vmap(f), 0), fx.jit(seed(fx.vmap(fx.jit(f)), 0))):
+        assert len(set(np.asarray(g(XS)).tolist())) == 3
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2, "binomial"])
+def test_a_scan_in_pieces_draws_once(checkpoint: Any) -> None:
+    def f(x: Any) -> Any:
+        def step(x: Array, _: None) -> tuple[Array, None]:
+            return sample("s", Normal(x, x)) * fnp.cos(x), None
+
+        return lax.scan(step, fnp.asarray(x), None, length=4, checkpoint=checkpoint)[0]
+
+    close(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
+
+
+def test_other_handlers_on_a_density() -> None:
+    def density(w: Any) -> Array:
+        return log_density(model)({"w": w[0], "b": fnp.zeros(2)}, XS, XS)
+
+    w = fnp.array([0.5])
+    close(laplacian(density)(w), np.trace(np.asarray(fx.hessian(density)(w))))
+    found = bounds(density)(around(w, 0.01))
+    assert found.contains(density(w))
+    assert count(seed(model, 0))(XS).flops > 0
+    assert float(log_density(walk)({"step": fnp.ones(4)}, 1.0)) == pytest.approx(
+        sum(jst.norm.logpdf(1.0, x) for x in range(1, 5))
+    )

@@ -24,6 +24,7 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
+    Expandable,
     Linear,
     Lowerable,
     MappedAxis,
@@ -98,7 +99,7 @@ Origin = OneOf["open", "drawn", "given", "observed"]
 
 @final
 @frozen(eq=False)
-class Sample(Primitive, Differentiable, Batchable, Lowerable):
+class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
     """A value of a distribution, whose fields are the first operands; these are outputs too, after the value.
 
     All have the axes `batch` first. Unless it is `open`, the value is there, as the last operand.
@@ -144,6 +145,10 @@ class Sample(Primitive, Differentiable, Batchable, Lowerable):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return self.expand(*args)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
         if self.origin == "open":
             raise self.unseeded()
         return [args[-1], *args[:-1]]
@@ -230,7 +235,7 @@ def mapped(f: Callable[..., Array], axes: int) -> Callable[..., Array]:
 
 @final
 @frozen(eq=False)
-class SampleTangent(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+class SampleTangent(Primitive, Expandable, Differentiable, Transposable, Batchable, Lowerable):
     """The tangent, or cotangent, of a value that is sampled: zero for those who give that value."""
 
     name = "sample_tangent"
@@ -242,6 +247,10 @@ class SampleTangent(Primitive, Differentiable, Transposable, Batchable, Lowerabl
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return args
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
         return args
 
     @override
