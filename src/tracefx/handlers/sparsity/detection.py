@@ -90,10 +90,17 @@ def detected(title: str, fun: Fun, given: Signature, hessian: bool) -> SparsityP
     inputs = [Dependence(a, walk.sets.single(a.shape, start)) for a, start in zip(moving, starts, strict=False)]
     args = [*map(of_constant, consts), *map(unknown, given.avals), *inputs, *map(unknown, given.rest)]
     outs = iter(walk.run(dce(jaxpr.closed()), args))
-    places, members, start = [_NONE], [_NONE], 0
+    places, members, start, total = [_NONE], [_NONE], 0, 0
     for size, moves in rows:
         if moves:
-            row, column = walk.sets.members(next(outs).sets().reshape(-1))
+            ids = next(outs).sets().reshape(-1)
+            total += int(walk.sets.sizes(ids).sum())
+            if total > LARGEST:
+                raise ValueError(
+                    f"{title} of {name_of(fun)}: the matrix has {sum([n for n, _ in rows])} x {given.size} places and "
+                    f"more than {LARGEST:,} entries: it is not sparse. Use jacfwd, jacrev or hessian, or products"
+                )
+            row, column = walk.sets.members(ids)
             places.append(row + start)
             members.append(column)
         start += size
@@ -104,4 +111,6 @@ def detected(title: str, fun: Fun, given: Signature, hessian: bool) -> SparsityP
     return SparsityPattern(row, column, (m, n))
 
 
+LARGEST: Final = 30_000_000
+"""How many entries are listed: their places take half a gigabyte."""
 _NONE: Final = np.zeros(0, np.int64)

@@ -43,7 +43,8 @@ def jacobian_sparsity(fun: Callable[P, R]) -> Function[P, SparsityPattern]:
     it may be any of them. Loops are gone through step by step, long ones until nothing changes; branches count
     together.
 
-    Raises TypeError for a first argument or outputs that are not made of floats.
+    Raises TypeError for a first argument or outputs that are not made of floats, ValueError for a pattern of more than
+    30 million entries.
 
     >>> import tracefx.numpy as fnp
     >>> pattern = jacobian_sparsity(lambda x: x[1:] * x[:-1])(fnp.ones(4))

@@ -93,13 +93,10 @@ def _united(sets: Sets, rows: Ids) -> Ids:
 
 
 def accumulated(sets: Sets, prim: CumSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[Ids]:
-    """Unions of 2, 4, 8, ... elements: as many rounds as the length has binary digits."""
     rows = np.moveaxis(x.sets(), prim.axis, 0)
-    rows = rows[::-1] if prim.reverse else rows
-    step = 1
-    while step < len(rows):
-        rows = np.concatenate([rows[:step], sets.join(rows[step:], rows[:-step])])
-        step *= 2
+    rows = (rows[::-1] if prim.reverse else rows).copy()
+    for i in range(1, len(rows)):
+        rows[i] = sets.join(rows[i - 1], rows[i])
     rows = rows[::-1] if prim.reverse else rows
     return [np.moveaxis(rows, 0, prim.axis)]
 

@@ -81,6 +81,11 @@ class Sets:
         out = np.zeros(count, np.int64)
         some = ids != EMPTY
         groups, ids = np.divmod(np.unique(groups[some] * self._count + ids[some]), self._count)
+        full = self._sizes[ids] == self.n
+        if full.any():  # nothing is added to the set of all inputs
+            out[groups[full]] = ids[full]
+            rest = out[groups] == EMPTY
+            groups, ids = groups[rest], ids[rest]
         together = np.bincount(groups, minlength=count)
         alone = together[groups] == 1
         out[groups[alone]] = ids[alone]
