@@ -156,6 +156,11 @@ class handling(Generic[H]):
     __slots__ = ("_handler", "_outer")
 
     def __init__(self, handler: H) -> None:
+        if not isinstance(handler, Handler):
+            raise TypeError(
+                f"handling takes a handler, got {handler!r}: make one on the handler in force, as in "
+                "handling(Mine(current()))"
+            )
         self._handler = handler
         self._outer: Handler | None = None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Never, Self, TypeAlias, cast, final
 
+import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
@@ -21,7 +22,7 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, at_origin, under
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, under
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive, missing
@@ -36,6 +37,7 @@ S = TypeVar("S", default=None)
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NUMBERS: Final = (bool, int, float, complex, np.generic, np.ndarray)
 _FLAT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 
 
@@ -155,6 +157,8 @@ class Interpreter(Handler, Generic[V, S]):
         """A value as the program sees it."""
         if isinstance(value, (Array, Literal)):
             return value
+        if isinstance(value, _NUMBERS):
+            return as_value(value)
         return Held(self, value, self.aval_of(value), here())
 
     def unwrap(self, x: Value) -> V | Value:
@@ -209,19 +213,24 @@ class Interpreter(Handler, Generic[V, S]):
             if type(a) is Held and a.handler is self:
                 mine = True
                 break
-        if not mine and not self.everything:
+        if not mine and not self.everything and not isinstance(prim, HoldsFunctions):  # which may close over ours
             return self.inner.bind(prim, args)
         rules = self.rules
         rule = rules.find_own(prim)
         if rule is None:
             if isinstance(prim, Enterable):
                 return self._below(prim.entered, self, args)
+            if isinstance(prim, HoldsFunctions):  # entered as the program it is where it is recorded
+                if not mine:
+                    return self._with_functions(prim, args)
+                if isinstance(prim, Expandable):
+                    return under(self, prim, args)
             rule = rules.find_family(prim)
         if rule is not None:
             found = self._below(rule, self, prim, *[self.unwrap(a) for a in args])
+            if type(found) is not list and type(found) is not tuple:
+                self._require_outputs(prim, found)
             return [self.wrap(x) for x in found]
-        if isinstance(prim, HoldsFunctions) and not mine:
-            return self._with_functions(prim, args)
         if not mine:
             if isinstance(prim, CarriesJaxprs):
                 raise self._no_rule(prim)
@@ -236,16 +245,35 @@ class Interpreter(Handler, Generic[V, S]):
     def _with_functions(self, prim: HoldsFunctions, args: Sequence[Value]) -> Sequence[Value]:
         """Hand on an operation that holds functions, in which the handler is in force.
 
-        What happens to a state in there comes out only where the functions run at once, or as a program.
+        What happens to a state in there comes out only where the functions run at once, or as a program; so does what
+        they close over.
         """
-        if not self.has_state or not isinstance(prim, Expandable):
+        assert isinstance(prim, Primitive)
+        if (self.everything and not self.has_state) or not isinstance(prim, Expandable):
             within = prim.within(self.within)
             assert isinstance(within, Primitive)
             return self._below(self.inner.bind, within, args)
         if self.inner is ROOT:  # nobody is there to ask for the rule
             return under(self, prim, args)
-        program, operands = prim.staged(Stage(self.inner), args)
+        try:
+            program, operands = prim.staged(Stage(self), args)
+        except ConcretizationError:
+            if self.everything:
+                raise
+            return self.inner.bind(prim, args)
+        if not self.everything and not any(map(self._is_mine, operands)):
+            return self.inner.bind(prim, args)
+        if isinstance(program, HoldsFunctions):  # no program even where it is recorded: what it does is
+            return under(self, prim, args)
         return self.bind(program, operands)
+
+    def _require_outputs(self, prim: Primitive, found: object) -> None:
+        """An array is a sequence of its rows, and a named tuple one of its parts: neither is a list of outputs."""
+        if isinstance(found, (Array, Literal)) or hasattr(found, "_fields") or not isinstance(found, Sequence):
+            raise TypeError(
+                f"the rule of {self.title} for {prim.name} gives {type(found).__name__} where a list of the outputs is "
+                "expected: return [out]"
+            )
 
     def _no_rule(self, prim: Primitive) -> Exception:
         capabilities = [capability.__name__ for capability, _ in self.rules.capabilities]
@@ -299,7 +327,7 @@ class Interpreter(Handler, Generic[V, S]):
         if form.tree is None:
             (x,) = arrays
             return x
-        return self.wrap(cast(V, trees.unflatten(form.tree, arrays)))
+        return self.wrap(cast(V, _tree(form, arrays)))
 
     def join(self, x: Form, y: Form, what: str) -> Form:
         if x == y:
@@ -313,6 +341,18 @@ class Interpreter(Handler, Generic[V, S]):
             except TypeError as error:
                 raise TypeError(f"{self.title}: {what} is {x} here and {y} there: {error}") from error
             x, y = _form(a), _form(b)
+        return self._weaker(x, y, what)
+
+    def join_states(self, x: Form, y: Form, what: str) -> Form:
+        """A form that the state has before and after a program."""
+        if not x.like(y):
+            raise TypeError(
+                f"{self.title}: {what} takes the state {x} and gives {y}: a state keeps its structure in programs, so "
+                "give it all its parts before the function is run"
+            )
+        return self._weaker(x, y, f"the state in {what}")
+
+    def _weaker(self, x: Form, y: Form, what: str) -> Form:
         avals = []
         for p, q in zip(x.avals, y.avals, strict=True):
             if p.shape != q.shape or p.dtype != q.dtype:
@@ -332,15 +372,13 @@ class Interpreter(Handler, Generic[V, S]):
         ]
 
     def proceed(self, form: Form, arrays: Sequence[Value]) -> None:
-        assert form.tree is not None
-        self.store.state = trees.unflatten(form.tree, arrays)
+        self.store.state = cast(S, _tree(form, arrays))
 
     def collect(self, collected: Sequence[Collected], arrays: Sequence[Value]) -> None:
         place = 0
         for each in collected:
             n = len(each.form.avals)
-            assert each.form.tree is not None
-            self.keep(each.name, trees.unflatten(each.form.tree, arrays[place : place + n]))
+            self.keep(each.name, _tree(each.form, arrays[place : place + n]))
             place += n
 
     def absent(self, collected: Collected) -> list[Value]:
@@ -412,7 +450,7 @@ class Interpreter(Handler, Generic[V, S]):
                     for i, (x, form) in enumerate(zip(results, outs, strict=True))
                 ]
                 flat = [a for x, form in zip(results, forms, strict=True) for a in handler.arrays(x, form)]
-                after = handler.join(before, _form(handler.store.state), f"the state in {what}")
+                after = handler.join_states(before, _form(handler.store.state), what)
                 given = handler.state(after)
                 ours = handler.store.collected
                 found = (
@@ -440,6 +478,12 @@ class Interpreter(Handler, Generic[V, S]):
 def _form(value: object) -> Form:
     leaves, tree = trees.flatten(value)
     return Form(tree, tuple([as_value(cast(Value, a)).aval for a in leaves]))
+
+
+def _tree(form: Form, values: Sequence[Value]) -> object:
+    """What a handler's author gets: arrays, where a program may have numbers."""
+    assert form.tree is not None
+    return trees.unflatten(form.tree, [as_array(x) for x in values])
 
 
 def _values(value: object) -> list[Value]:
