@@ -29,7 +29,7 @@ from tracefx.extend import (
 )
 from tracefx.interpreters.jvp import JVP
 from tracefx.ops.transcendental import Cos, Sin
-from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, check_handler, check_interpretation
+from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, array, check_handler, check_interpretation
 from tracefx.testing.handlers import (
     MakeHandler,
     acts_inside,
@@ -121,6 +121,11 @@ def test_handlers_that_change_nothing() -> None:
         assert not report.left_out
 
 
+@pytest.mark.parametrize("x", [3.0, array([1, 2], "int32"), array([0.5], "bfloat16"), array([1j, 2], "complex64")])
+def test_functions_of_any_type(x: Any) -> None:
+    assert {"leaves_the_context", "acts_inside"} <= set(check_handler(Identity, lambda x: x * x, x).held)
+
+
 def test_a_handler_that_changes_what_operations_are() -> None:
     report = check_handler(Turning, transparent=False)
     assert report.held == (
@@ -151,7 +156,7 @@ def test_a_handler_with_values_of_its_own() -> None:
     def meaning(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: fx.jvp(f, (x,), (fnp.ones_like(x),))
 
-    laws = [law for law in HANDLER_LAWS if law is not composes]  # it is put around functions to one array only
+    laws = [law for law in HANDLER_LAWS if law.name != composes.name]  # it is put around functions to one array only
     report = check_interpretation(forward, waves, X, meaning=meaning, laws=laws)
     assert report.held == tuple([law.name for law in laws])
 

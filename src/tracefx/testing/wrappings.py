@@ -10,9 +10,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import trees
+from tracefx.core.array import Array
+from tracefx.testing.subjects import array
 from tracefx.transforms.checkpointing import checkpoint
 from tracefx.transforms.custom_batching import custom_vmap
 from tracefx.transforms.custom_derivatives import custom_jvp, custom_vjp
@@ -90,9 +94,8 @@ def in_fori(f: F) -> F:
     return run
 
 
-def _zeros(like: ShapeDtypeStruct) -> Any:
-    zeros = fnp.zeros(like.shape, like.dtype)
-    return zeros * 0 if like.weak_type and not like.shape else zeros
+def _zeros(like: ShapeDtypeStruct) -> Array:
+    return array(np.zeros(like.shape), like.dtype, weak_type=like.weak_type)
 
 
 def in_custom_jvp(f: F) -> F:
