@@ -550,6 +550,8 @@ def test_other_handlers_on_a_density() -> None:
     found = bounds(density)(around(w, 0.01))
     assert found.contains(density(w))
     assert count(seed(model, 0))(XS).flops > 0
-    assert float(log_density(walk)({"step": fnp.ones(4)}, 1.0)) == pytest.approx(
-        sum(jst.norm.logpdf(1.0, x) for x in range(1, 5))
-    )
+    with pytest.raises(UnseededError, match=r"handler\(seed\(f, key\)\), not seed\(handler\(f\), key\)"):
+        seed(bounds(model), 0)(around(fnp.asarray(XS), 0.1))
+    assert bounds(seed(model, 0))(around(fnp.asarray(XS), 0.1)).contains(seed(model, 0)(XS)).all()
+    want = sum(jst.norm.logpdf(1.0, x) for x in (1.0, 2.0, 3.0, 4.0))
+    assert float(log_density(walk)({"step": fnp.ones(4)}, 1.0)) == pytest.approx(float(want))

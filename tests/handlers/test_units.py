@@ -12,7 +12,19 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax, nn, tree
-from tracefx.handlers import Quantity, Unit, UnitError, in_unit, of_unit, with_units
+from tracefx.handlers import (
+    Normal,
+    Quantity,
+    Unit,
+    UnitError,
+    in_unit,
+    of_unit,
+    reap,
+    sample,
+    seed,
+    sow,
+    with_units,
+)
 from tracefx.handlers.units import ONE, J, N, Pa, V, W, base, cm, day, degree, g, hour, kg, km, m, mm, ms, percent, s
 
 A = np.array([1.0, 2.0, 4.0], np.float32)
@@ -259,6 +271,26 @@ def test_without_with_units_the_numbers_are_in_base_units() -> None:
     assert float(in_unit(of_unit(3.0, hour), ms)) == 3 * 3600 * 1000
     np.testing.assert_allclose(fx.jit(spring)(1.0, 0.0)[1], spring(1.0, 0.0)[1], rtol=1e-6)
     assert float(fx.grad(lambda x: of_unit(x, km) ** 2)(1.0)) == 2e6
+
+
+def test_what_is_shown_is_the_number(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Any) -> Any:
+        fx.debug.print("{}", x)
+        return sow(x, name="seen") * 2
+
+    out, seen = reap(with_units(f))(q(3.0, m))
+    same(out, 6.0, m)
+    same(seen["seen"], 3.0)
+    assert capsys.readouterr().out == "3.0\n"
+    same(with_units(fx.jit(f))(q(3.0, m)), 6.0, m)
+
+
+def test_random_quantities() -> None:
+    def f(mean: Any) -> Any:
+        return sample("x", Normal(mean, of_unit(1.0, cm)))
+
+    out = with_units(seed(f, 0))(q(2.0, m))
+    assert abs(float(out.to(m).value) - 2.0) < 0.05
 
 
 def test_a_quantity_is_a_tree() -> None:

@@ -12,7 +12,9 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.control.callback import DebugCallback, DebugPrint
 from tracefx.control.checkpoint import Name
+from tracefx.control.sowing import Plantable, Sow
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
@@ -460,8 +462,16 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         exchange.AllToAll,
         Name,
     ),
-    each: (barrier.OptimizationBarrier, collective.PSum, collective.PMax, collective.PMin),
-    forgotten: (magnitude.Sign, complex.IsFinite, reduction.ArgMax, reduction.ArgMin),
+    each: (Plantable, barrier.OptimizationBarrier, collective.PSum, collective.PMax, collective.PMin),
+    forgotten: (
+        magnitude.Sign,
+        complex.IsFinite,
+        reduction.ArgMax,
+        reduction.ArgMin,
+        DebugPrint,
+        DebugCallback,
+        Sow,
+    ),
     chosen: (selection.SelectN,),
     clamped: (selection.Clamp,),
     written: (dynamic.DynamicUpdateSlice,),

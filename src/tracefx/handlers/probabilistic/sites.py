@@ -145,12 +145,17 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return self.expand(*args)
+        if self.origin == "open":
+            raise self.unseeded()
+        return [args[-1], *args[:-1]]
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
         if self.origin == "open":
-            raise self.unseeded()
+            raise UnseededError(
+                f"sample of {self.label!r}{at(here())}: it is drawn from values of a handler that knows nothing of "
+                "draws. Seed the function inside of that: handler(seed(f, key)), not seed(handler(f), key)"
+            )
         return [args[-1], *args[:-1]]
 
     @override
