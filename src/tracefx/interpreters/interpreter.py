@@ -139,6 +139,13 @@ class Interpreter(Handler, Generic[V, S]):
         """
         raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common form")
 
+    def unite_states(self, x: S, y: S) -> tuple[S, S]:
+        """Two states of different structure, with one that both have, as `unite` for values. The default refuses."""
+        raise TypeError(
+            "a state keeps its structure in programs, so give it all its parts before the function is run, or define "
+            "unite_states(self, x, y)"
+        )
+
     def bared(self, value: V) -> Value:
         """The plain value that decides where the program branches."""
         raise TypeError(f"{self.title} does not say which plain value stands for one of its own: define bared(self, x)")
@@ -346,10 +353,11 @@ class Interpreter(Handler, Generic[V, S]):
     def join_states(self, x: Form, y: Form, what: str) -> Form:
         """A form that the state has before and after a program."""
         if not x.like(y):
-            raise TypeError(
-                f"{self.title}: {what} takes the state {x} and gives {y}: a state keeps its structure in programs, so "
-                "give it all its parts before the function is run"
-            )
+            try:
+                a, b = self.unite_states(cast(S, _dummy(x)), cast(S, _dummy(y)))
+            except TypeError as error:
+                raise TypeError(f"{self.title}: {what} takes the state {x} and gives {y}: {error}") from error
+            x, y = _form(a), _form(b)
         return self._weaker(x, y, f"the state in {what}")
 
     def _weaker(self, x: Form, y: Form, what: str) -> Form:
@@ -366,10 +374,10 @@ class Interpreter(Handler, Generic[V, S]):
     def state(self, form: Form | None) -> list[Value]:
         if form is None:
             return []
-        return [
-            retyped(a, aval.dtype, aval.weak_type)
-            for a, aval in zip(_values(self.store.state), form.avals, strict=True)
-        ]
+        state = self.current_state
+        if not _form(state).like(form):
+            state, _ = self.unite_states(state, cast(S, _dummy(form)))
+        return _retyped(_values(state), form)
 
     def proceed(self, form: Form, arrays: Sequence[Value]) -> None:
         self.store.state = cast(S, _tree(form, arrays))

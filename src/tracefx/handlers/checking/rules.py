@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, Never, TypeAlias, final
 
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.entering import Form
 from tracefx.core.handler import bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -43,9 +42,8 @@ Kinds: TypeAlias = frozenset[ErrorKind]
 
 @final
 @frozen(eq=False)
-class Checkify(Interpreter[Error, Error]):
-    """Its state is the first error. It has no values of its own: the type of these is that of the state, since `unite`
-    is asked for two states where a loop or branches bring them together."""
+class Checkify(Interpreter[Never, Error]):
+    """Its state is the first error, which grows with the places where one may be."""
 
     everything = True
     has_state = True
@@ -71,15 +69,8 @@ class Checkify(Interpreter[Error, Error]):
         self.become(self.current_state.then(error))
 
     @override
-    def unite(self, x: Error, y: Error) -> tuple[Error, Error]:
+    def unite_states(self, x: Error, y: Error) -> tuple[Error, Error]:
         return x.widened(y), y.widened(x)
-
-    @override
-    def state(self, form: Form | None) -> list[Value]:
-        if form is not None:
-            zeros = trees.unflatten(form.tree, [filled(a, 0) for a in form.avals])  # type: ignore[arg-type]
-            self.become(self.current_state.widened(zeros))
-        return super().state(form)
 
 
 # ------------------------------------------------------------------ the user's checks
