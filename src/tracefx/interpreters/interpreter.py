@@ -232,6 +232,9 @@ class Interpreter(Handler, Generic[V, S]):
                     return self._with_functions(prim, args)
                 if isinstance(prim, Expandable):
                     return under(self, prim, args)
+            if mine and prim.effects and all(isinstance(effect, Debugging) for effect in prim.effects):
+                shown = [self._below(self.displayed, cast(V, self.unwrap(a))) if self._is_mine(a) else a for a in args]
+                return self._below(self.inner.bind, prim, shown)
             rule = rules.find_family(prim)
         if rule is not None:
             found = self._below(rule, self, prim, *[self.unwrap(a) for a in args])
@@ -244,9 +247,6 @@ class Interpreter(Handler, Generic[V, S]):
             return self.inner.bind(prim, args)
         if isinstance(prim, Expandable):
             return under(self, prim, args)
-        if prim.effects and all(isinstance(effect, Debugging) for effect in prim.effects):
-            shown = [self._below(self.displayed, cast(V, self.unwrap(a))) if self._is_mine(a) else a for a in args]
-            return self._below(self.inner.bind, prim, shown)
         raise self._no_rule(prim)
 
     def _with_functions(self, prim: HoldsFunctions, args: Sequence[Value]) -> Sequence[Value]:

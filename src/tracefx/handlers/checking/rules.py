@@ -56,7 +56,7 @@ class Checkify(Interpreter[Never, Error]):
 
     @property
     @override
-    def rules(self) -> Rules[Checkify, Error | Value]:
+    def rules(self) -> Rules[Checkify, Value]:
         return rules_for(self.kinds)
 
     @property
@@ -202,9 +202,9 @@ _LOOKS: Final[tuple[tuple[ErrorKind, type[Primitive], Look], ...]] = (
 
 
 @functools.lru_cache(maxsize=16)
-def rules_for(kinds: Kinds) -> Rules[Checkify, Error | Value]:
+def rules_for(kinds: Kinds) -> Rules[Checkify, Value]:
     """The rules that look for these kinds of failure."""
-    rules = Rules[Checkify, Error | Value]().on(Check, _check)
+    rules = Rules[Checkify, Value]().on(Check, _check)
     nan = ErrorKind.NAN in kinds
     looks = {cls: tuple([look for kind, c, look in _LOOKS if c is cls and kind in kinds]) for _, cls, _ in _LOOKS}
     for cls in {*looks, *_ARITHMETIC}:
