@@ -78,3 +78,44 @@ def test_a_failing_program_is_found() -> None:
 def test_only_python_blocks_run() -> None:
     page = "```console\n$ make test\n```\n\n- item\n\n  ```python\n  >>> 1\n  1\n  ```\n"
     assert blocks(page) == [Block(">>> 1\n1\n", 7)]
+
+
+LINK = re.compile(r"\]\(\s*<?(?P<target>[^)\s>]+)")
+HEADING = re.compile(r"^#+ +(?P<title>.*?) *$", re.MULTILINE)
+SHOWN_AS_IT_IS = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: str) -> set[str]:
+    """What a link within the page may name: its headings in lower case, without signs, words joined by hyphens."""
+    titles = HEADING.finditer(re.sub(r"^[ ]*```.*?^[ ]*```[ ]*$", "", page, flags=re.MULTILINE | re.DOTALL))
+    return {re.sub(r"[^\w\- ]", "", match["title"].lower()).replace(" ", "-") for match in titles}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of a page to files and headings of the project that are not there."""
+    found: list[str] = []
+    for match in LINK.finditer(SHOWN_AS_IT_IS.sub("", page.read_text(encoding="utf-8"))):
+        path, _, anchor = match["target"].partition("#")
+        if re.match(r"[a-z]+:", path):
+            continue
+        target = page.parent / path if path else page
+        there = target.exists() and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))
+        if not there:
+            found.append(match["target"])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# A `title`, with signs\n\n```python\n# no title\n```\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md) [b](other.md#a-title-with-signs) [c](https://example.org/x) `[d](code.md)` [e](gone.md)\n"
+        "[f](other.md#no-title) [g](#nowhere)\n",
+        encoding="utf-8",
+    )
+    assert broken_links(page) == ["gone.md", "other.md#no-title", "#nowhere"]
