@@ -121,6 +121,14 @@ SUMMED: list[tuple[Callable[..., Any], LowRank]] = [
     (lambda w: lax.cond(w[0, 0] > 0, lambda: w, lambda: 2 * w), W),
     (lambda w: lax.while_loop(lambda c: c[0, 0] < 100, lambda c: c + 100, w), W),
     (lambda w: fx.jvp(lambda w: w @ w.T, (w,), (w,)), W),
+    (lambda w: lax.scan(lambda c, w: (c, w.T), 0.0, w)[1] @ X.T, LAYERS),
+    (lambda w: fx.vmap(lambda w: w.T, out_axes=1)(w), LAYERS),
+    (lambda w: fx.vmap(lambda w: w @ X[0], in_axes=1)(w), LAYERS),
+    (lambda w: fx.grad(lambda w: fnp.sin(X @ w).sum())(w), W),
+    (lambda w: fx.grad(lambda w: fnp.sin(fnp.einsum("ab,lbc->lac", X, w)).sum())(w), LAYERS),
+    (lambda w: fx.jvp(lambda w: X @ w, (w,), (fnp.ones((4, 6)),)), W),
+    (lambda w: lax.fori_loop(0, 2, lambda i, c: (c[0] + 1.0, c[1]), (0.0, w))[1].T @ X.T, W),
+    (lambda w: lora(lambda v: X @ v)(w), W),
 ]
 
 
