@@ -19,7 +19,7 @@ from tests.control.models import MODELS, Moments
 from tracefx import lax
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.extend import Builder, CarriesJaxprs, Ir, Lowerable, Primitive, ShapedArray, bind1
-from tracefx.handlers import Cost, Held, count, count_jaxpr
+from tracefx.handlers import Cost, LiveBuffer, count, count_jaxpr
 from tracefx.programs import parse_jaxpr
 
 jax.tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
@@ -79,7 +79,7 @@ def test_the_peak_says_what_is_held_and_where_it_was_made() -> None:
     assert product.line is not None
     assert doubled.line is not None
     assert (product.line.line - first, doubled.line.line - first) == (1, 2)
-    assert others == [Held(ShapedArray((10,), np.dtype("float32")), "argument", None)]
+    assert others == [LiveBuffer(ShapedArray((10,), np.dtype("float32")), "argument", None)]
     assert str(product).startswith("f32[10,10] of dot_general at ")
     assert cost.peak.line == doubled.line
     assert cost.peak_bytes == 400 + 400 + 40

@@ -13,7 +13,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.extend import Expandable, Primitive, ShapedArray, Value, bind1
-from tracefx.handlers import RULES, Cost, Costed, CostRules, OperationCost, count, count_jaxpr
+from tracefx.handlers import COST_RULES, Cost, Costed, CostRules, OperationCost, count, count_jaxpr
 from tracefx.handlers.counting.cost import si
 from tracefx.handlers.counting.rules import Avals
 from tracefx.ops.arithmetic import Mul
@@ -106,18 +106,18 @@ def test_an_operation_made_of_smaller_ones_is_counted_by_them() -> None:
     assert "exp" not in inside.peak.by_operation  # what it begins with is gone by then
     passed = count(lambda x: (y := fnp.exp(x), z := bind1(Passing(), y), fnp.sin(y) + z * y)[2])(X)
     assert passed.peak_bytes == 4 * 40
-    ours = RULES.adding(Composed, lambda prim, ins, outs: OperationCost(flops=1))
+    ours = COST_RULES.adding(Composed, lambda prim, ins, outs: OperationCost(flops=1))
     rather = count(lambda x: bind1(Composed(), x), rules=ours)(X)
     assert (rather.flops, rather.peak_bytes) == (1, 80)
 
 
 def test_the_nearest_class_decides() -> None:
-    def flops(prim: Primitive, rules: CostRules = RULES) -> int:
+    def flops(prim: Primitive, rules: CostRules = COST_RULES) -> int:
         return count(lambda x: bind1(prim, x), rules=rules)(X).flops
 
     assert flops(Doubled()) == 10  # as all of the family
     assert flops(DoubledAndCosted()) == 1
-    family = RULES.adding(Doubled, lambda prim, ins, outs: OperationCost(flops=5))
+    family = COST_RULES.adding(Doubled, lambda prim, ins, outs: OperationCost(flops=5))
     assert flops(Doubled(), family) == 5
     assert flops(DoubledAndCosted(), family) == 1
     assert flops(DoubledAndCosted(), family.adding(DoubledAndCosted, lambda p, i, o: OperationCost(flops=6))) == 6
@@ -132,19 +132,19 @@ class CheaperStill(Cheaper):
 
 
 def test_a_rule_for_a_class_holds_for_those_that_inherit_from_it() -> None:
-    rules = RULES.adding(Cheaper, lambda prim, ins, outs: OperationCost(flops=2))
+    rules = COST_RULES.adding(Cheaper, lambda prim, ins, outs: OperationCost(flops=2))
     found = [count(lambda x, p=p: bind1(p, x), rules=rules)(X).flops for p in (Fused(), Cheaper(), CheaperStill())]
     assert found == [1000, 2, 2]
 
 
 def test_rules_of_ones_own() -> None:
     def multiplications(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
-        found = RULES.rule_for(DotGeneral)
+        found = COST_RULES.rule_for(DotGeneral)
         assert found is not None
         return OperationCost(flops=found(prim, ins, outs).flops // 2)
 
     y = fx.ShapeDtypeStruct((10, 3), "float32")
-    ours = RULES.adding(DotGeneral, multiplications).adding(Add, lambda add, ins, outs: OperationCost())
+    ours = COST_RULES.adding(DotGeneral, multiplications).adding(Add, lambda add, ins, outs: OperationCost())
     assert count(lambda x, y: x @ y + 1, rules=ours)(X, y).flops == 30
     assert count(lambda x, y: x @ y + 1)(X, y).flops == 63
     alone = CostRules().adding(Mul, lambda mul, ins, outs: OperationCost(flops=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -173,3 +173,9 @@ def test_no_rule_has_the_name_of_another() -> None:
 def test_each_rule_alone(jaxpr: Jaxpr, data: st.DataObject) -> None:
     one = data.draw(st.sampled_from(EXACT))
     holds(lambda j: rewrite(j, [one]), jaxpr, data.draw(operands(jaxpr.in_avals)))
+
+
+@pytest.mark.parametrize("change", [simplify, fold_constants, inline, hoist_loop_invariants, optimize, canonical])
+def test_a_function_is_no_program(change: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"expected a program, as make_jaxpr\(f\)\(\*args\) gives, got <function"):
+        change(fnp.sin)

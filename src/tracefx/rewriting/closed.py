@@ -16,4 +16,6 @@ def over(program: J, change: Callable[[Jaxpr], Jaxpr]) -> J:
     if isinstance(program, ClosedJaxpr):
         new = change(program.jaxpr)
         return program if new is program.jaxpr else ClosedJaxpr(new, program.consts)
+    if not isinstance(program, Jaxpr):
+        raise TypeError(f"expected a program, as make_jaxpr(f)(*args) gives, got {program!r}")
     return change(program)

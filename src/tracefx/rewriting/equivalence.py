@@ -9,7 +9,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import in_bodies, is_observable
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.rewriting.closed import J
+from tracefx.rewriting.closed import J, over
 
 
 def canonical(jaxpr: J) -> J:
@@ -26,7 +26,7 @@ def canonical(jaxpr: J) -> J:
     if isinstance(jaxpr, ClosedJaxpr):
         new = _with_constants_in_order(_canonical(jaxpr.jaxpr), jaxpr.consts)
         return jaxpr if new.jaxpr is jaxpr.jaxpr else new
-    return _canonical(jaxpr)
+    return over(jaxpr, _canonical)
 
 
 def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:

@@ -20,7 +20,7 @@ from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim
 from tracefx.ops.filling import Iota
 from tracefx.ops.operation import Compiled
-from tracefx.rewriting.closed import J
+from tracefx.rewriting.closed import J, over
 
 MAX_SIZE: Final = 1024
 
@@ -44,7 +44,7 @@ def fold_constants(jaxpr: J, *, max_size: int = MAX_SIZE) -> J:
     if isinstance(jaxpr, ClosedJaxpr):
         folded, consts = _Folding(jaxpr.jaxpr, jaxpr.consts, max_size).run()
         return jaxpr if folded is jaxpr.jaxpr else ClosedJaxpr(folded, consts)
-    return _folded(jaxpr, max_size)
+    return over(jaxpr, lambda j: _folded(j, max_size))
 
 
 def _folded(jaxpr: Jaxpr, max_size: int) -> Jaxpr:

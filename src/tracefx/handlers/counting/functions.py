@@ -10,7 +10,7 @@ from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.passes import dce
 from tracefx.handlers.counting.bodies import BRANCHES, Assumptions, Branches
 from tracefx.handlers.counting.cost import Cost
-from tracefx.handlers.counting.rules import RULES, CostRules
+from tracefx.handlers.counting.rules import COST_RULES, CostRules
 from tracefx.handlers.counting.walk import Walk
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
@@ -18,7 +18,7 @@ from tracefx.transforms.pipelines import Function
 
 
 def count(
-    fun: Callable[..., object], *, rules: CostRules = RULES, branches: Branches = "max", while_steps: int = 1
+    fun: Callable[..., object], *, rules: CostRules = COST_RULES, branches: Branches = "max", while_steps: int = 1
 ) -> Function[..., Cost]:
     """A function that gives what a call of `fun` costs, for arguments that may be arrays or only types.
 
@@ -26,7 +26,7 @@ def count(
     counts as often as it has steps, a `while_loop` with `max_steps` so many times, any other `while_steps` times; its
     line is in `Cost.unbounded`. Of the branches of a `cond` the one with the most operations counts
     (`branches="max"`), that with the fewest (`"min"`), or all of them (`"sum"`). `rules` says what operations cost; to
-    those of tracefx, `RULES`, more can be added, and an operation that is `Costed` says it itself.
+    those of tracefx, `COST_RULES`, more can be added, and an operation that is `Costed` says it itself.
 
     A jitted function's static arguments are static here, and its donated arguments' memory is let go of after the
     last use.
@@ -57,7 +57,7 @@ def count_jaxpr(
     jaxpr: Jaxpr | ClosedJaxpr,
     *,
     donated: Iterable[int] = (),
-    rules: CostRules = RULES,
+    rules: CostRules = COST_RULES,
     branches: Branches = "max",
     while_steps: int = 1,
 ) -> Cost:
@@ -83,7 +83,7 @@ def count_jaxpr(
 
 def _assumptions(what: str, rules: CostRules, branches: Branches, while_steps: int) -> Assumptions:
     if not isinstance(rules, CostRules):
-        raise TypeError(f"{what}: rules must be CostRules, got {rules!r}; RULES.adding(kind, rule) makes them")
+        raise TypeError(f"{what}: rules must be CostRules, got {rules!r}; COST_RULES.adding(kind, rule) makes them")
     if branches not in BRANCHES:
         raise ValueError(f"{what}: branches must be one of {', '.join(map(repr, BRANCHES))}, got {branches!r}")
     if type(while_steps) is not int or while_steps < 0:

@@ -49,7 +49,7 @@ def line_of(source: Provenance | None) -> Place | None:
 
 @final
 @frozen
-class Held:
+class LiveBuffer:
     """A value in memory: its type, the operation that made it (`argument` and `constant` among them), and where."""
 
     aval: ShapedArray
@@ -74,7 +74,7 @@ class Peak:
     nbytes: int
     operation: str | None
     line: Place | None
-    held: tuple[Held, ...]
+    held: tuple[LiveBuffer, ...]
 
     @property
     def by_operation(self) -> Mapping[str, int]:
@@ -103,7 +103,7 @@ class Moment:
 
     more: int
     """Bytes beside those of the inputs: less than those held, where inputs are gone by then."""
-    held: tuple[Held, ...]
+    held: tuple[LiveBuffer, ...]
     gone: frozenset[int]
     """The places of the inputs that are gone by then."""
     at: tuple[str, Place | None] | None
@@ -192,7 +192,7 @@ class Memory:
         if self._expansions.needed(prim, self._rules):
             return self._expanded(eqn, dying)
         assert isinstance(prim, CarriesJaxprs)
-        own = [Held(v.aval, prim.name, line_of(eqn.source)) for v in eqn.outs]
+        own = [LiveBuffer(v.aval, prim.name, line_of(eqn.source)) for v in eqn.outs]
         peaks = [self.inside(j, (False,) * len(j.invars)).peak for j in prim.jaxprs()]
         largest = max(peaks, key=lambda p: p.more, default=IDLE)
         return Effect(_with(largest, own), _own_places(eqn.outs))
@@ -205,7 +205,7 @@ class Memory:
     def _expanded(self, eqn: Eqn, dying: tuple[bool, ...]) -> Effect:
         body, n = self._expansions.of(eqn)
         inside = self.inside(body, (*(False,) * n, *dying))
-        consts = [Held(v.aval, "constant", line_of(eqn.source)) for v in body.invars[:n]]
+        consts = [LiveBuffer(v.aval, "constant", line_of(eqn.source)) for v in body.invars[:n]]
         gone = frozenset([i - n for i in inside.peak.gone])
         peak = _with(Moment(inside.peak.more, inside.peak.held, gone, inside.peak.at), consts)
         first = len(body.invars)
@@ -216,20 +216,20 @@ class Memory:
         outs = [i if dying[i] else -1 - i for i in range(n, m)]
         results = eqn.outs[prim.num_carry :]
         line = line_of(eqn.source)
-        buffers = [Held(v.aval, prim.name, line) for v in results]
+        buffers = [LiveBuffer(v.aval, prim.name, line) for v in results]
         places = (*outs, *[-1 - count - i for i in range(len(results))])
         if not prim.length:
-            first = [Held(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]]
+            first = [LiveBuffer(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]]
             return Effect(_with(IDLE, buffers + first), places)
         step = self.inside(prim.jaxpr, (*(False,) * n, *(True,) * (count - n))).peak
-        fresh = {i: Held(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]}
-        fresh |= {i: Held(prim.jaxpr.invars[i].aval, prim.name, line) for i in range(m, count)}
+        fresh = {i: LiveBuffer(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]}
+        fresh |= {i: LiveBuffer(prim.jaxpr.invars[i].aval, prim.name, line) for i in range(m, count)}
         return Effect(_with(_taken(step, fresh), buffers), places)
 
     def _while(self, prim: While, eqn: Eqn, dying: tuple[bool, ...]) -> Effect:
         n, m = prim.cond_nconsts, prim.cond_nconsts + prim.body_nconsts
         carry = range(m, len(eqn.inputs))
-        fresh = {i: Held(eqn.outs[i - m].aval, prim.name, line_of(eqn.source)) for i in carry if not dying[i]}
+        fresh = {i: LiveBuffer(eqn.outs[i - m].aval, prim.name, line_of(eqn.source)) for i in carry if not dying[i]}
         asked = self.inside(prim.cond_jaxpr, (False,) * len(prim.cond_jaxpr.invars)).peak
         step = self.inside(prim.body_jaxpr, (*(False,) * (m - n), *(True,) * len(carry))).peak
         ours = Moment(step.more, step.held, frozenset([i + n for i in step.gone]), step.at)
@@ -245,7 +245,7 @@ class Memory:
             copies = []  # of operands, and of what is given twice: all results have places of their own
             for place, v in zip(inside.outs, eqn.outs, strict=True):
                 if place < len(dying) or place in seen:
-                    copies.append(Held(v.aval, prim.name, line))
+                    copies.append(LiveBuffer(v.aval, prim.name, line))
                 seen.add(place)
             peaks.append(_with(inside.peak, copies))
         largest = max(peaks, key=lambda p: p.more)
@@ -257,12 +257,12 @@ def _own_places(outs: Sequence[Var]) -> tuple[int, ...]:
     return tuple([-1 - i for i in range(len(outs))])
 
 
-def _with(peak: Moment, held: Sequence[Held]) -> Moment:
+def _with(peak: Moment, held: Sequence[LiveBuffer]) -> Moment:
     """The moment, with more values that are held all along."""
     return Moment(peak.more + sum(h.nbytes for h in held), (*peak.held, *held), peak.gone, peak.at)
 
 
-def _taken(peak: Moment, fresh: Mapping[int, Held]) -> Moment:
+def _taken(peak: Moment, fresh: Mapping[int, LiveBuffer]) -> Moment:
     """The moment of a step, for which inputs were made that are no operands: those not yet gone are held."""
     more = peak.more + sum(h.nbytes for h in fresh.values())
     still = [h for i, h in fresh.items() if i not in peak.gone]
@@ -314,7 +314,7 @@ class _Run:
             self.step(k, jaxpr.eqns[k], jaxpr.last_uses[k])
         eqn = jaxpr.eqns[highest]
         gone = {i for i in range(len(jaxpr.invars)) if not self.readers[i]}
-        inner: Iterable[Held] = ()
+        inner: Iterable[LiveBuffer] = ()
         at: tuple[str, Place | None] = eqn.prim.name, line_of(eqn.source)
         hidden: set[int] = set()
         if self.memory.kind(eqn.prim) == "carries":
@@ -325,7 +325,7 @@ class _Run:
         else:
             self.step(highest, eqn, ())
         held = [
-            Held(maker[1], maker[0].prim.name, line_of(maker[0].source))
+            LiveBuffer(maker[1], maker[0].prim.name, line_of(maker[0].source))
             for p, maker in enumerate(self.makers)
             if maker is not None and self.readers[p] and p not in hidden
         ]

@@ -89,8 +89,8 @@ class CostRules:
         """The table with a rule for a class of operations, in place of the one it may have.
 
         >>> from tracefx.ops.elementwise import Add
-        >>> free = RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
-        >>> free.rule_for(Add) is RULES.rule_for(Add)
+        >>> free = COST_RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
+        >>> free.rule_for(Add) is COST_RULES.rule_for(Add)
         False
         """
         if not (isinstance(kind, type) and issubclass(kind, Primitive)):
@@ -355,5 +355,5 @@ def _rules() -> CostRules:
     )
 
 
-RULES: Final = _rules()
+COST_RULES: Final = _rules()
 """The rules for tracefx's own operations. One without a rule moves its operands to its results."""

@@ -14,7 +14,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.source import Place, Provenance, Source
 from tracefx.handlers.counting.bodies import Assumptions, Expansions, loop_cost, runs
 from tracefx.handlers.counting.cost import Cost, Work
-from tracefx.handlers.counting.memory import Held, Memory, Peak, line_of
+from tracefx.handlers.counting.memory import LiveBuffer, Memory, Peak, line_of
 from tracefx.handlers.counting.rules import MOVED, OperationCost, Rule
 
 K = TypeVar("K")
@@ -185,7 +185,7 @@ class Walk:
         dying = tuple([i in given for i in range(len(jaxpr.invars))])
         peak = Memory(self._assumed.rules, self._expansions).inside(jaxpr, dying).peak
         inputs = [
-            Held(v.aval, "constant" if i < constants else "argument", None)
+            LiveBuffer(v.aval, "constant" if i < constants else "argument", None)
             for i, v in enumerate(jaxpr.invars)
             if i not in peak.gone
         ]
