@@ -282,3 +282,25 @@ def test_what_is_sown_is_the_interval(capsys: pytest.CaptureFixture[str]) -> Non
         np.testing.assert_allclose(sown["half"], ((0.5, 0.25), (4.5, 2.25)), rtol=1e-4)
         np.testing.assert_allclose(out, (0.25, 2.25), rtol=1e-4)
         np.testing.assert_allclose(float(capsys.readouterr().out), 5.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: x / 2.0, lambda x: 1.0 / x, lambda x: x**0.5, lambda x: fnp.where(x > 0, x, 1.0)]
+)
+def test_numbers_of_weak_type_stay_weak(f: Any) -> None:
+    """A program that is recorded around bounds has the types that operations have."""
+    out = bounds(f)(around(0.7, 0.01))
+    assert out.lo.aval == out.hi.aval == f(fnp.asarray(0.7)).aval
+
+
+def test_bounds_of_the_gradient_of_a_solution() -> None:
+    def solved(x: Any) -> Any:
+        return lax.custom_linear_solve(lambda v: v * x, x + 1.0, lambda matvec, b: b / matvec(1.0), symmetric=True)
+
+    slope = bounds(fx.grad(solved))(around(0.7, 0.01))
+    assert slope.lo <= fx.grad(solved)(0.7) <= slope.hi
+
+
+def test_what_has_a_name_is_bounded() -> None:
+    out = bounds(lambda x: fx.checkpoint_name(fnp.sin(x), "sine") * 2.0)(around(0.7, 0.01))
+    assert out.lo <= 2 * np.sin(0.7) <= out.hi

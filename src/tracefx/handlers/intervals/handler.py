@@ -9,6 +9,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.control.checkpoint import Name
 from tracefx.control.cond import Cond
 from tracefx.control.sowing import Sow
 from tracefx.core import dtypes
@@ -124,6 +125,7 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
         arithmetic.Min,
         selection.Clamp,
         selection.StopGradient,
+        Name,
         basis.Reshape,
         basis.Transpose,
         basis.BroadcastInDim,

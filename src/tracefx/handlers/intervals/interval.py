@@ -10,6 +10,7 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.ops.basis import filled
 
 
 class Interval(NamedTuple):
@@ -70,7 +71,7 @@ def whole(aval: ShapedArray) -> Interval:
         least, most = False, True
     else:
         least, most = int(dtypes.iinfo(aval.dtype).min), int(dtypes.iinfo(aval.dtype).max)
-    return Interval(fnp.full(aval.shape, least, aval.dtype), fnp.full(aval.shape, most, aval.dtype))
+    return Interval(as_array(filled(aval, least)), as_array(filled(aval, most)))
 
 
 def hull(x: Interval, y: Interval) -> Interval:
