@@ -266,3 +266,26 @@ def test_a_class_is_no_handler() -> None:
     with pytest.raises(TypeError, match=r"got <class .*Tally.*handling\(Mine\(current\(\)\)\)"):
         handling(Tally)  # type: ignore[type-var]
     assert current() is before
+
+
+# ------------------------------------------------------------------ solutions of equations
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit])
+def test_how_a_solution_is_found_is_not_differentiated_where_a_state_is_kept(wrap: Callable[..., Any]) -> None:
+    def solve(matvec: Callable[[Any], Any], b: Any) -> Any:
+        def better(y: Any) -> Any:
+            return y + fnp.sin(b - matvec(y)) * 0.5
+
+        return lax.while_loop(lambda y: abs(matvec(y) - b) > 1e-5, better, b)
+
+    def f(x: Any) -> Any:
+        return lax.custom_linear_solve(lambda v: v * x, fnp.sin(x), solve, symmetric=True)
+
+    counted = tally(wrap(f), sin=0)
+    out, counts = counted(0.7)
+    assert np.allclose(out, np.sin(0.7) / 0.7, atol=1e-4)
+    assert counts["sin"] > 3
+    slope, counts = fx.grad(counted, has_aux=True)(0.7)
+    assert np.allclose(slope, np.cos(0.7) / 0.7 - np.sin(0.7) / 0.49, atol=1e-4)
+    assert counts["sin"] > 3

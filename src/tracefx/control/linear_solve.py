@@ -17,15 +17,17 @@ from tracefx.control.call import Call
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.entering import Entry
+from tracefx.core.entering import Entered, Entry, called
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.arithmetic import neg
 from tracefx.ops.basis import batch_first, fit, instantiate
 from tracefx.ops.elementwise import add_tangents
+from tracefx.ops.selection import stop_gradient
 
 
 @final
@@ -77,15 +79,27 @@ class LinearSolve(Structured):
 
     @override
     def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        """The equation stays one where the handler only does things in its programs; else it is solved."""
+        """The equation stays one, unless the handler would have to solve it for values of its own.
+
+        What the handler finds out is of the way to the solution, which runs beside it without derivatives.
+        """
         forms = [entry.form(x) for x in args]
         if any(form.tree is not None for form in forms):
             return entry.run(self.solve, args)
         bodies = [entry.enter(body, forms, self.name) for body in self.jaxprs()]
-        if any(b.state is not None or b.collected or any(o.tree is not None for o in b.outs) for b in bodies):
+        if any(o.tree is not None for body in bodies for o in body.outs):
             return entry.run(self.solve, args)
-        jaxprs, consts = joined([(body.jaxpr, body.consts) for body in bodies])
-        return bind(evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts)), *consts, *args)
+        inside, finds = bodies[1], any(b.state is not None or b.collected for b in bodies)
+        if finds and any(body.jaxpr.effects for body in bodies):  # which must not happen twice
+            return entry.run(self.solve, args)
+        jaxprs, consts = joined([_solution(entry, body) for body in bodies])
+        op = evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts))
+        outs = bind(op, *consts, *args)
+        if inside.state is not None or inside.collected:
+            still = [stop_gradient(x) for x in args]
+            way = bind(Call(self.name, inside.jaxpr), *inside.consts, *entry.state(inside.taken), *still)
+            called(entry, inside, way)
+        return outs
 
     # -------------------------------------------------------------- differentiation
 
@@ -161,3 +175,10 @@ class LinearSolve(Structured):
 
 def _difference(x: Tangent, y: Tangent) -> Tangent:
     return x if isinstance(y, Zero) else add_tangents(x, neg(y))
+
+
+def _solution(entry: Entry, body: Entered) -> tuple[Jaxpr, Consts]:
+    """The program with nothing that the handler finds out, which takes the state as it is here."""
+    given = 0 if body.state is None else len(body.state.avals)
+    used = [given <= i < given + len(body.outs) for i in range(len(body.jaxpr.outs))]
+    return dce(body.jaxpr, used), (*body.consts, *entry.state(body.taken))
