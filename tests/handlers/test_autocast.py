@@ -18,7 +18,6 @@ import tracefx.numpy as fnp
 from tracefx import lax, nn
 from tracefx.custom_batching import custom_vmap
 from tracefx.handlers import (
-    EITHER,
     DynamicLossScale,
     Policy,
     StaticLossScale,
@@ -29,6 +28,7 @@ from tracefx.handlers import (
     float16,
     select_tree,
 )
+from tracefx.handlers.precision.policy import EITHER
 from tracefx.ops.reduction import ReduceProd
 from tracefx.ops.transcendental import Exp
 from tracefx.testing import HANDLER_LAWS, check_interpretation

@@ -48,8 +48,6 @@ from tracefx.handlers.lora import lora as lora
 from tracefx.handlers.lora import merge as merge
 from tracefx.handlers.lora import split_lora as split_lora
 from tracefx.handlers.precision.casting import autocast as autocast
-from tracefx.handlers.precision.policy import CONTRACTIONS as CONTRACTIONS
-from tracefx.handlers.precision.policy import EITHER as EITHER
 from tracefx.handlers.precision.policy import Policy as Policy
 from tracefx.handlers.precision.policy import bfloat16 as bfloat16
 from tracefx.handlers.precision.policy import float16 as float16

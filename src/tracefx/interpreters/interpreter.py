@@ -179,17 +179,26 @@ class Interpreter(Handler, Generic[V, S]):
         return cast(S, self.store.state)
 
     def become(self, state: S) -> None:
-        """Change the state."""
+        """Change the state. Raises `TypeError` if the class does not say that it has one."""
+        self._require_state()
         self.store.state = state
 
     def keep(self, name: Hashable, value: object) -> None:
         """Collect a pytree of plain values under a name.
 
-        Raises `ValueError` if there is something under this name.
+        Raises `ValueError` if there is something under this name, `TypeError` if the class lacks `has_state`.
         """
+        self._require_state()
         if name in self.store.collected:
             raise ValueError(f"{self.title} has collected something under the name {name!r} already")
         self.store.collected[name] = value
+
+    def _require_state(self) -> None:
+        if not self.has_state:
+            raise TypeError(
+                f"{type(self).__name__} keeps a state or collects, so its class must say has_state = True: else what "
+                "happens in functions with rules of their own would be lost"
+            )
 
     @property
     def collected(self) -> Mapping[Hashable, object]:
