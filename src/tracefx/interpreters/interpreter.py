@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Never, Self, TypeAlias, cast, final
+from typing import Any, ClassVar, Final, Generic, Never, Self, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -80,9 +80,6 @@ class Store(Generic[S]):
     def __init__(self) -> None:
         self.state: S | None = None
         self.collected: dict[Hashable, object] = {}
-
-
-Result: TypeAlias = V | Value
 
 
 @frozen(eq=False)
