@@ -14,11 +14,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.models import MODELS, Moments
+from tests.control.models import MODELS
 from tests.transforms.oracle import agree
-
-# JAX's registry is enough: types that it knows are nodes of trees here too.
-jax.tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
 
 
 def direction(tree: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from attrs import frozen
@@ -15,14 +14,12 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.compiled import EVERYDAY, Case, models
 from benchmarks.libraries import OURS
-from tests.control.models import MODELS, Moments
+from tests.control.models import MODELS
 from tracefx import lax
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.extend import Builder, CarriesJaxprs, Ir, Lowerable, Primitive, ShapedArray, bind1
 from tracefx.handlers import Cost, LiveBuffer, count, count_jaxpr
 from tracefx.programs import parse_jaxpr
-
-jax.tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
 
 Struct = fx.ShapeDtypeStruct
 CASES = {case.name: case for case in (*models(2), *EVERYDAY)}
