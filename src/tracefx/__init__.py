@@ -8,7 +8,6 @@ from typing import Final as _Final
 from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
 from tracefx import debug as debug
-from tracefx import extend as extend
 from tracefx import lax as lax
 from tracefx import nn as nn
 from tracefx import numpy as numpy
@@ -79,6 +78,7 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 if _TYPE_CHECKING:
+    from tracefx import extend as extend
     from tracefx import handlers as handlers
     from tracefx import programs as programs
     from tracefx import rewriting as rewriting
@@ -106,6 +106,7 @@ _LATE: _Final = _MappingProxyType(
         "Exported": "tracefx.transforms.exporting",
         "derivatives": "tracefx.handlers",
         "export": "tracefx.transforms.exporting",
+        "extend": "",
         "handlers": "",
         "jet": "tracefx.handlers",
         "load": "tracefx.transforms.exporting",
