@@ -17,9 +17,7 @@ from tracefx.control.scan import Scan
 from tracefx.control.sowing import Mode, Plantable, Sow, sown_in
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
-from tracefx.core.entering import Collected, Entered, Form
 from tracefx.core.handler import CURRENT, bind, bind1, current, handling
-from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.promotion import promote
 from tracefx.core.source import Provenance, at, here
 from tracefx.core.trees import keystr
@@ -182,30 +180,13 @@ class _Reaper(Interpreter[Never, None]):
         self.store.collected[evolve(name, number=number)] = value
 
     @override
-    def enter(
-        self,
-        jaxpr: Jaxpr,
-        inputs: Sequence[Form],
-        what: str,
-        *,
-        outs: Sequence[Form | None] = (),
-        state: Form | None = None,
-        collected: Sequence[Collected] = (),
-        bare: bool = False,
-    ) -> Entered:
-        if collected and self.fill is None:
-            own = Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, bare=bare)
-            for each in collected:
-                if each.name not in {one.name for one in own.collected}:
-                    assert isinstance(each.name, _Named)
-                    raise ValueError(
-                        f"reap: the value {each.name!r} is sown{at(each.name.source)} in one branch of cond but not "
-                        f"in {what}: sow it there too, or say what stands for it with reap(..., absent=0.0)"
-                    )
-        return Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare)
-
-    @override
-    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray]) -> Sequence[Value]:
+    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+        assert isinstance(name, _Named)
+        if self.fill is None and what is not None:
+            raise ValueError(
+                f"reap: the value {name!r} is sown{at(name.source)} in one branch of cond but not in {what}: sow it "
+                "there too, or say what stands for it with reap(..., absent=0.0)"
+            )
         if self.fill is None:
             return [filled(aval, 0) for aval in avals]
         for aval in avals:

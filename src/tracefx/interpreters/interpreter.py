@@ -151,8 +151,11 @@ class Interpreter(Handler, Generic[V, S]):
         """The plain value that is shown where the program prints one of one's own: by default the one that decides."""
         return self.bared(value)
 
-    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray]) -> Sequence[Value]:
-        """What stands for something collected where a branch, or a loop without a step, has not collected it."""
+    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+        """What stands for something collected in a branch, which `what` tells, that has not collected it.
+
+        Without `what` it is a loop, which may not have a step that does. The default is zeros.
+        """
         return [filled(aval, 0) for aval in avals]
 
     # -------------------------------------------------------------- values, state, and what is collected
@@ -396,7 +399,10 @@ class Interpreter(Handler, Generic[V, S]):
             place += n
 
     def absent(self, collected: Collected) -> list[Value]:
-        return [as_value(a) for a in self.missing_from(collected.name, collected.form.avals)]
+        return self._missing(collected, None)
+
+    def _missing(self, collected: Collected, what: str | None) -> list[Value]:
+        return [as_value(a) for a in self.missing_from(collected.name, collected.form.avals, what)]
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
         token = CURRENT.set(self)
@@ -477,7 +483,7 @@ class Interpreter(Handler, Generic[V, S]):
                     for a in (
                         _fitted(ours[each.name], each.form, what, each.name)
                         if each.name in ours
-                        else handler.absent(each)
+                        else handler._missing(each, what)
                     )
                 ]
             finally:

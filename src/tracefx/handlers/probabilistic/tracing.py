@@ -16,9 +16,7 @@ from tracefx.control.while_loop import While
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.entering import Collected, Entered, Form
 from tracefx.core.handler import as_array, bind, current, handling
-from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.source import Provenance, at, here
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
@@ -166,32 +164,15 @@ class _Tracer(Interpreter[Never, None]):
         self.store.collected[name] = value
 
     @override
-    def enter(
-        self,
-        jaxpr: Jaxpr,
-        inputs: Sequence[Form],
-        what: str,
-        *,
-        outs: Sequence[Form | None] = (),
-        state: Form | None = None,
-        collected: Sequence[Collected] = (),
-        bare: bool = False,
-    ) -> Entered:
-        if collected and self.missing is None:
-            own = Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, bare=bare)
-            ours = {each.name.label for each in own.collected if isinstance(each.name, _Part)}
-            for each in collected:
-                assert isinstance(each.name, _Part)
-                if each.name.label not in ours:
-                    raise ValueError(
-                        f"trace: the site {each.name.label!r}{at(each.name.source)} is in one branch of cond but not "
-                        f"in {what}: sample it there too, or say what stands for it with trace(..., missing=0.0)"
-                    )
-        return Interpreter.enter(self, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare)
-
-    @override
-    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray]) -> Sequence[Value]:
+    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+        """A branch may have the site, with another distribution."""
         assert isinstance(name, _Part)
+        ours = {each.label for each in self.store.collected if isinstance(each, _Part)}
+        if self.missing is None and what is not None and name.label not in ours:
+            raise ValueError(
+                f"trace: the site {name.label!r}{at(name.source)} is in one branch of cond but not in {what}: sample "
+                "it there too, or say what stands for it with trace(..., missing=0.0)"
+            )
         fill = self.missing if name.part == "value" and self.missing is not None else 0
         return [filled(aval, fill) for aval in avals]
 
