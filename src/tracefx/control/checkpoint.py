@@ -11,17 +11,16 @@ from typing_extensions import override
 from tracefx.control.bodies import chosen, merged, others
 from tracefx.control.call import Application
 from tracefx.control.saving import Policy, choose
-from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, prune
-from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Recorder, Tangent
+from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.derived import Consts, Mask, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
+from tracefx.ops.handing_on import HandsOn
 
 
 @final
@@ -66,23 +65,11 @@ class Checkpoint(Application):
 
 @final
 @frozen(eq=False)
-class Name(Primitive, Differentiable, Batchable, Lowerable):
+class Name(HandsOn, Primitive, Differentiable, Batchable):
     """The operand itself, under a name that policies know it by."""
 
     name = "name"
     label: str = field(metadata={"print": "name"})
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
-        return args
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return args
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -93,10 +80,6 @@ class Name(Primitive, Differentiable, Batchable, Lowerable):
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         return bind(self, *args), dims
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return operands
 
 
 # ------------------------------------------------------------------ what is kept

@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, Sowing
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
@@ -38,6 +37,7 @@ from tracefx.core.primitive import (
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.basis import move_axis
+from tracefx.ops.handing_on import HandsOn
 
 Mode: TypeAlias = OneOf["strict", "clobber", "append"]
 
@@ -72,7 +72,7 @@ class _Labelled(Primitive):
 
 @final
 @frozen(eq=False)
-class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+class Plantable(HandsOn, _Labelled, Expandable, Differentiable, Transposable, Batchable):
     """The operand itself, the leaf number `leaf` of a value that has the name.
 
     `derivative` marks tangents and cotangents of it.
@@ -82,18 +82,6 @@ class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, 
     arity = 1
     leaf: int = field(default=0, metadata={"hide_default": True, "erased": True})
     derivative: bool = field(default=False, metadata={"hide_default": True, "erased": True})
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
-        return args
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return args
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -117,10 +105,6 @@ class Plantable(_Labelled, Expandable, Differentiable, Transposable, Batchable, 
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         return bind(self, *_batches_first(args, dims)), [None if d is None else 0 for d in dims]
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return operands
 
 
 @final

@@ -39,6 +39,7 @@ from tracefx.core.values import Value
 from tracefx.handlers.probabilistic import bits
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
 from tracefx.ops.basis import batch_first, instantiate, retyped
+from tracefx.ops.handing_on import HandsOn
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.differentiation import jvp
 from tracefx.transforms.vmap import vmap
@@ -240,19 +241,11 @@ def mapped(f: Callable[..., Array], axes: int) -> Callable[..., Array]:
 
 @final
 @frozen(eq=False)
-class SampleTangent(Primitive, Expandable, Differentiable, Transposable, Batchable, Lowerable):
+class SampleTangent(HandsOn, Primitive, Expandable, Differentiable, Transposable, Batchable):
     """The tangent, or cotangent, of a value that is sampled: zero for those who give that value."""
 
     name = "sample_tangent"
     label: str = field(metadata={"print": "name", "erased": True})
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return args
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -271,10 +264,6 @@ class SampleTangent(Primitive, Expandable, Differentiable, Transposable, Batchab
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         return bind(self, *args), dims
-
-    @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return operands
 
 
 # ------------------------------------------------------------------ for users
