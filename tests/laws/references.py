@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import jax
 from jax import lax
 from jax._src.lax import lax as jax_lax
 
+from tests.laws.samples import REFERENCES
+from tests.laws.samples.making import Function
 from tracefx.core.primitive import Primitive
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
-
-Function: TypeAlias = Callable[..., Any]
 
 
 def _indexing(kind: type, dimension_numbers: Any) -> Any:
@@ -141,6 +141,6 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
 
 def reference(prim: Primitive) -> Function:
     """The function of `jax.lax` that is this operation, its parameters those that it has here."""
-    made = _FUNCTIONS.get(prim.name)
+    made = {**_FUNCTIONS, **REFERENCES}.get(prim.name)
     found: Function = getattr(lax, prim.name) if made is None else made(prim)
     return found

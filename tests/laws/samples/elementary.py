@@ -1,21 +1,14 @@
-"""Samples of every operation: the operation with its parameters, and operands at which its laws are checked.
-
-Operands are within the domain and away from kinks, so that derivatives exist; no two operands of one sample are alike.
-Edge values, other dtypes and other shapes are drawn by `test_operations`.
-"""
+"""Samples of the elementary operations: those on elements, shapes, indices and named axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final
 
 import numpy as np
-from attrs import evolve, frozen
 
 import tracefx as fx
+from tests.laws.samples.making import Sample, along, f32, flat, grid, i32, of, one, two
 from tracefx.core import dtypes
-from tracefx.core.dtypes import NDArray
 from tracefx.core.primitive import Primitive
 from tracefx.ops import arithmetic, bitwise, comparison, magnitude, pairs, powers, rounding, special, transcendental
 from tracefx.ops.barrier import OptimizationBarrier
@@ -36,38 +29,6 @@ from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
 from tracefx.ops.windows import GatherScatterMode
-from tracefx.testing import Law, jvp_is_the_derivative, transpose_is_adjoint
-
-Operands: TypeAlias = tuple[Any, ...]
-"""NumPy arrays, which come in with their own dtype, and Python numbers, which are weakly typed."""
-
-
-@final
-@frozen(eq=False)
-class Sample:
-    """An operation and several tuples of operands."""
-
-    prim: Primitive
-    operands: tuple[Operands, ...]
-    within: Callable[..., Any] | None = None
-    """A function that is the operation, where it needs something around it."""
-    but: frozenset[Law] = frozenset()
-    """The laws that the operation is there to break."""
-
-
-def f32(*numbers: Any) -> NDArray:
-    return np.array(numbers, np.float32)
-
-
-def grid(*shape: int, dtype: Any = np.float32) -> NDArray:
-    """Different numbers between -1 and 1, in no order."""
-    count = int(np.prod(shape))
-    return (np.random.default_rng(count).permutation(count).reshape(shape) * 2.0 / max(count, 1) - 0.9).astype(dtype)
-
-
-def i32(*numbers: Any) -> NDArray:
-    return np.array(numbers, np.int32)
-
 
 BITS: Final = np.array([0b1100, 0b1010, -1], np.int32), np.array([0b0110, -2, 3], np.int32)
 TRUTHS: Final = np.array([[True, False], [True, True]]), np.array([[False, False], [True, True]])
@@ -76,35 +37,6 @@ ROWS: Final = GatherDimensionNumbers((1,), (0,), (0,))
 INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))
 CLIP: Final = GatherScatterMode.CLIP
 DROP: Final = GatherScatterMode.FILL_OR_DROP
-
-
-def one(prim: Primitive, *numbers: float) -> Sample:
-    """An operation on numbers, one by one: in an array, and alone as a weakly typed number."""
-    return Sample(prim, ((f32(*numbers),), (numbers[0],)))
-
-
-def two(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
-    """An operation on pairs of numbers: two arrays, a number and an array, one weakly typed."""
-    return Sample(prim, ((f32(*xs), f32(*ys)), (f32(*xs), ys[0]), (xs[0], f32(*ys))))
-
-
-def of(prim: Primitive, *operands: Operands) -> Sample:
-    return Sample(prim, operands)
-
-
-def along(prim: Primitive, *operands: Operands) -> Sample:
-    """An operation that refers to the axis `i` of size 2, the first axis of its operands here."""
-
-    def within(*xs: Any) -> Any:
-        return fx.vmap(lambda *each: fx.extend.bind1(prim, *each), axis_name="i", axis_size=2)(*xs)
-
-    within.__name__ = prim.name
-    return Sample(prim, operands, within)
-
-
-def flat(sample: Sample) -> Sample:
-    """A sample of an operation whose derivative is not that of what it computes."""
-    return evolve(sample, but=frozenset({jvp_is_the_derivative, transpose_is_adjoint}))
 
 
 def trigamma(x: Any) -> Any:
@@ -121,7 +53,7 @@ def scattered(kind: type[Primitive], mode: GatherScatterMode) -> Sample:
     )
 
 
-_ALL: Final[tuple[Sample, ...]] = (
+SAMPLES: Final[tuple[Sample, ...]] = (
     # basis and filling
     of(ConvertElementType(dtypes.float64), (f32([0.5, -2.0]),), (i32(1, -3),)),
     of(ConvertElementType(dtypes.int8), (f32([0.5, -2.0]),), (i32(1, 300),)),
@@ -248,14 +180,3 @@ _ALL: Final[tuple[Sample, ...]] = (
     along(PPermute(("i",), ((0, 1), (1, 0)), 2), (grid(2, 3),)),
     along(AllToAll("i", 0, 0, False, 2), (grid(2, 2, 3),)),
 )
-
-
-def _by_name() -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
-    for sample in _ALL:
-        found.setdefault(sample.prim.name, []).append(sample)
-    return found
-
-
-SAMPLES: Final[Mapping[str, Sequence[Sample]]] = MappingProxyType(_by_name())
-"""By the names of operations."""

@@ -1,0 +1,74 @@
+"""What samples are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from attrs import evolve, frozen
+
+import tracefx as fx
+from tracefx.core.dtypes import NDArray
+from tracefx.core.primitive import Primitive
+from tracefx.testing import Law, jvp_is_the_derivative, transpose_is_adjoint
+
+Function: TypeAlias = Callable[..., Any]
+Operands: TypeAlias = tuple[Any, ...]
+"""NumPy arrays, which come in with their own dtype, and Python numbers, which are weakly typed."""
+
+
+@final
+@frozen(eq=False)
+class Sample:
+    """An operation and several tuples of operands."""
+
+    prim: Primitive
+    operands: tuple[Operands, ...]
+    within: Callable[..., Any] | None = None
+    """A function that is the operation, where it needs something around it."""
+    but: frozenset[Law] = frozenset()
+    """The laws that the operation is there to break."""
+
+
+def f32(*numbers: Any) -> NDArray:
+    return np.array(numbers, np.float32)
+
+
+def grid(*shape: int, dtype: Any = np.float32) -> NDArray:
+    """Different numbers between -1 and 1, in no order."""
+    count = int(np.prod(shape))
+    return (np.random.default_rng(count).permutation(count).reshape(shape) * 2.0 / max(count, 1) - 0.9).astype(dtype)
+
+
+def i32(*numbers: Any) -> NDArray:
+    return np.array(numbers, np.int32)
+
+
+def one(prim: Primitive, *numbers: float) -> Sample:
+    """An operation on numbers, one by one: in an array, and alone as a weakly typed number."""
+    return Sample(prim, ((f32(*numbers),), (numbers[0],)))
+
+
+def two(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
+    """An operation on pairs of numbers: two arrays, a number and an array, one weakly typed."""
+    return Sample(prim, ((f32(*xs), f32(*ys)), (f32(*xs), ys[0]), (xs[0], f32(*ys))))
+
+
+def of(prim: Primitive, *operands: Operands) -> Sample:
+    return Sample(prim, operands)
+
+
+def along(prim: Primitive, *operands: Operands) -> Sample:
+    """An operation that refers to the axis `i` of size 2, the first axis of its operands here."""
+
+    def within(*xs: Any) -> Any:
+        return fx.vmap(lambda *each: fx.extend.bind1(prim, *each), axis_name="i", axis_size=2)(*xs)
+
+    within.__name__ = prim.name
+    return Sample(prim, operands, within)
+
+
+def flat(sample: Sample) -> Sample:
+    """A sample of an operation whose derivative is not that of what it computes."""
+    return evolve(sample, but=frozenset({jvp_is_the_derivative, transpose_is_adjoint}))
