@@ -55,6 +55,20 @@ class Region:
     build: Build
 
 
+@final
+@frozen
+class Layouts:
+    """How the arrays that a kernel takes and gives lie in memory, and which of them share it.
+
+    A layout has the axes of an array from the one whose elements are neighbours to the outermost. `aliases` are pairs
+    of an operand and the result that overwrites it.
+    """
+
+    operands: tuple[tuple[int, ...], ...]
+    results: tuple[tuple[int, ...], ...]
+    aliases: tuple[tuple[int, int], ...] = ()
+
+
 class Builder(Protocol):
     """Adds operations to the program being built."""
 
@@ -105,8 +119,13 @@ class Builder(Protocol):
         outs: Sequence[ShapedArray],
         config: Mapping[str, Attr] = ...,
         has_side_effect: bool = ...,
+        layouts: Layouts | None = ...,
     ) -> list[Ir]:
-        """Add a call of a kernel that the runtime knows by the name `target`."""
+        """Add a call of a kernel that the runtime knows by the name `target`.
+
+        Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
+        and sent away; any other kernel ties the program to this process.
+        """
         ...
 
     def host_call(

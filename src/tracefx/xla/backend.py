@@ -61,7 +61,7 @@ class Job:
         compiled = self._compile(module, options)
         if not module.calls_host:
             with suppress(runtime.CompilationError):  # XLA has executables that it can't write
-                self.disk.store(cache, name, compiled.executable.serialize())
+                self.disk.store(cache, name, compiled.executable.serialize(module.calls_kernels))
         return compiled
 
     def _compile(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> Compiled:

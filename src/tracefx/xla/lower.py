@@ -10,8 +10,9 @@ from typing import TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Build, Builder, Dims, Ir, Region, Text
+from tracefx.core.builder import Attr, Build, Builder, Dims, Ir, Layouts, Region, Text
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
@@ -68,10 +69,14 @@ class Plan:
 @final
 @frozen(eq=False)
 class Lowered:
-    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions."""
+    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions.
+
+    jaxlib's own kernels are none of these: they have names, by which other processes find them.
+    """
 
     module: runtime.Module
     calls_host: bool
+    calls_kernels: bool
     host_functions: tuple[runtime.HostFunction, ...]
 
 
@@ -124,7 +129,7 @@ def _lower(jaxpr: Jaxpr, name: str, platform: str, attributes: Sequence[Mapping[
     module = runtime.new_module("jit_" + _symbol(name))
     emitter = Emitter(module, platform)
     emitter.function("main", jaxpr, attributes)
-    return Lowered(module, bool(emitter.targets), tuple(emitter.host_functions))
+    return Lowered(module, bool(emitter.targets), emitter.calls_kernels, tuple(emitter.host_functions))
 
 
 def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
@@ -166,14 +171,16 @@ class Emitter:
 
     __slots__ = (
         *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_symbols", "_token"),
-        *("host_functions", "module", "platform", "targets"),
+        *("calls_kernels", "host_functions", "module", "platform", "targets"),
     )
 
     def __init__(self, module: runtime.Module, platform: str) -> None:
         self.module = module
         self.platform = platform
         self.targets: set[str] = set()
-        """What custom calls call."""
+        """What custom calls call, other than kernels of jaxlib's."""
+        self.calls_kernels = False
+        """Whether custom calls call those."""
         self.host_functions: list[runtime.HostFunction] = []
         """What custom calls of Python functions call, by number."""
         self._functions: dict[int, tuple[Jaxpr, str]] = {}
@@ -399,9 +406,18 @@ class Emitter:
         outs: Sequence[ShapedArray],
         config: Mapping[str, Attr] | None = None,
         has_side_effect: bool = False,
+        layouts: Layouts | None = None,
     ) -> list[Ir]:
-        self.targets.add(target)
-        return self.emit("stablehlo.custom_call", operands, outs, _call_of(target, config or {}, has_side_effect))
+        if runtime.is_kernel(target):
+            self.calls_kernels = True
+            if self.platform == runtime.devices()[0].platform:
+                runtime.prepare_kernels()
+        else:
+            self.targets.add(target)
+        attributes = _call_of(target, config or {}, has_side_effect)
+        if layouts is not None:
+            attributes |= _layout_attributes(layouts)
+        return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def host_call(
         self,
@@ -456,6 +472,22 @@ def _call_of(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> 
         "api_version": runtime.integer_attr(4, 32),
         "has_side_effect": runtime.bool_attr(has_side_effect),
         "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in config.items()}),
+    }
+
+
+def _layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:
+    def of(axes: tuple[int, ...]) -> str:
+        return f"dense<{list(axes) if axes else ''}> : tensor<{len(axes)}xindex>"
+
+    aliases = [
+        f"#stablehlo.output_operand_alias<output_tuple_indices = {[out] if len(layouts.results) > 1 else []}, "
+        f"operand_index = {operand}, operand_tuple_indices = []>"
+        for operand, out in layouts.aliases
+    ]
+    return {
+        "operand_layouts": runtime.attribute(f"[{', '.join(map(of, layouts.operands))}]"),
+        "result_layouts": runtime.attribute(f"[{', '.join(map(of, layouts.results))}]"),
+        "output_operand_aliases": runtime.attribute(f"[{', '.join(aliases)}]"),
     }
 
 

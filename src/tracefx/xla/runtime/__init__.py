@@ -95,8 +95,10 @@ from tracefx.xla.runtime.executables import (
     compilation_identity,
     compile_calling_module,
     compile_module,
+    is_kernel,
     lapack_kernel,
     load_executable,
+    prepare_kernels,
 )
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
 
@@ -127,7 +129,9 @@ __all__ = [
     "compile_calling_module",
     "compile_module",
     "load_executable",
+    "is_kernel",
     "lapack_kernel",
+    "prepare_kernels",
     "HOST_CALL",
     "HostFunction",
     # building programs

@@ -151,14 +151,17 @@ class Executable:
             peak_bytes=stats.peak_memory_in_bytes,
         )
 
-    def serialize(self) -> bytes:
+    def serialize(self, calls_kernels: bool = False) -> bytes:
         """The compiled program with its signature, for `load_executable` in another process on such a host.
+
+        `calls_kernels` says whether it calls kernels of jaxlib's, which are then made ready where it is loaded.
 
         Raises:
             CompilationError: if XLA can't write this one.
         """
         header = {
             "jaxlib": JAXLIB_VERSION,
+            "kernels": calls_kernels,
             "parameters": [(spec.dtype.name, spec.shape) for spec in self.parameters],
             "results": [(spec.dtype.name, spec.shape) for spec in self.results],
         }
@@ -292,6 +295,7 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
     try:
         header = json.loads(data[start:end])
         version: object = header["jaxlib"]
+        calls_kernels: object = header["kernels"]
         parameters, results = (
             tuple(ArraySpec(tuple(shape), DTYPE_BY_NAME[name]) for name, shape in header[part])
             for part in ("parameters", "results")
@@ -300,6 +304,8 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
         raise LoadError(f"the header of a serialized executable cannot be read: {error}") from error
     if version != JAXLIB_VERSION:
         raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
+    if calls_kernels:
+        prepare_kernels()
     try:
         loaded = client(device.platform).deserialize_executable(
             data[end:], device_list((device,)), _compile_options(device, {})
@@ -356,19 +362,33 @@ def _signature(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpe
     raise InvalidModuleError("the module has no function named 'main' to compile")
 
 
-@functools.cache
+# ------------------------------------------------------------------ kernels of jaxlib's
+
+
 def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
     """The custom-call target of a LAPACK kernel (`"potrf_ffi"`), registered with XLA at its first use.
 
     >>> lapack_kernel("potrf_ffi", np.dtype(np.float32))
     'lapack_spotrf_ffi'
     """
-    with starting:
-        _register_lapack()
-    return cast(str, _lapack.prepare_lapack_call(name, dtype))
+    prepare_kernels()
+    return cast(str, _lapack.build_lapack_fn_target(name, dtype))
+
+
+def is_kernel(target: str) -> bool:
+    """Whether jaxlib has a kernel of this name, which every process finds by it."""
+    return target in _kernels()
 
 
 @functools.cache
-def _register_lapack() -> None:
-    for target, kernel, version in _lapack.registrations()["cpu"]:
-        register_custom_call_target(target, kernel, "cpu", version)
+def prepare_kernels() -> None:
+    """Registers jaxlib's kernels with XLA, and finds the LAPACK that they call, which takes a sixth of a second."""
+    with starting:
+        for target, (kernel, version) in _kernels().items():
+            register_custom_call_target(target, kernel, "cpu", version)
+        _lapack._lapack.initialize()
+
+
+@functools.cache
+def _kernels() -> Mapping[str, tuple[object, int]]:
+    return {target: (kernel, version) for target, kernel, version in _lapack.registrations()["cpu"]}
