@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.differential import (
+    assembling,
     creation,
     elementwise,
     indexing,
@@ -24,6 +25,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     *elementwise.RECORDS,
     *reductions.RECORDS,
     *shapes.RECORDS,
+    *assembling.RECORDS,
     *creation.RECORDS,
     *indexing.RECORDS,
     *kinds.RECORDS,

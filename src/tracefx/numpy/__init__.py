@@ -1,9 +1,13 @@
-"""`tracefx.numpy`: NumPy's functions over tracefx arrays, with `jax.numpy`'s names and dtype rules."""
+"""`tracefx.numpy`: NumPy's functions over tracefx arrays, with `jax.numpy`'s names and dtype rules.
+
+What few programs use is loaded when its name is first asked for (`rooms.py`).
+"""
 
 from __future__ import annotations
 
+import importlib as _importlib
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tracefx.core.array import Array as ndarray
 from tracefx.numpy.closeness import (
@@ -123,6 +127,7 @@ from tracefx.numpy.reductions import (
     var,
 )
 from tracefx.numpy.repeating import repeat, roll, tile
+from tracefx.numpy.rooms import LATE as _LATE
 from tracefx.numpy.scalar_types import (
     bfloat16,
     bool_,
@@ -254,232 +259,57 @@ inf: Final = math.inf
 nan: Final = math.nan
 newaxis: Final = None
 
-__all__ = [
-    "ndarray",
-    "pi",
-    "e",
-    "inf",
-    "nan",
-    "newaxis",
-    "bfloat16",
-    "bool_",
-    "complex64",
-    "complex128",
-    "finfo",
-    "float16",
-    "float32",
-    "float64",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "iinfo",
-    "int2",
-    "int4",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint2",
-    "uint4",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "arange",
-    "getitem",
-    "at",
-    "take",
-    "take_along_axis",
-    "array",
-    "asarray",
-    "copy",
-    "diag",
-    "diagonal",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "identity",
-    "linspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "trace",
-    "tri",
-    "tril",
-    "triu",
-    "zeros",
-    "zeros_like",
-    "append",
-    "array_split",
-    "concatenate",
-    "hstack",
-    "split",
-    "stack",
-    "vstack",
-    "dot",
-    "inner",
-    "matmul",
-    "outer",
-    "tensordot",
-    "vdot",
-    "einsum",
-    "allclose",
-    "array_equal",
-    "isclose",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "copysign",
-    "nextafter",
-    "signbit",
-    "equal",
-    "greater",
-    "greater_equal",
-    "invert",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "left_shift",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-    "right_shift",
-    "complexfloating",
-    "floating",
-    "generic",
-    "inexact",
-    "integer",
-    "isdtype",
-    "issubdtype",
-    "number",
-    "promote_types",
-    "result_type",
-    "signedinteger",
-    "unsignedinteger",
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "argmax",
-    "argmin",
-    "average",
-    "count_nonzero",
-    "cumprod",
-    "cumsum",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "ptp",
-    "std",
-    "sum",
-    "var",
-    "astype",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "broadcast_arrays",
-    "broadcast_to",
-    "expand_dims",
-    "flip",
-    "matrix_transpose",
-    "moveaxis",
-    "ndim",
-    "pad",
-    "permute_dims",
-    "ravel",
-    "repeat",
-    "reshape",
-    "roll",
-    "size",
-    "squeeze",
-    "swapaxes",
-    "tile",
-    "transpose",
-    "acos",
-    "acosh",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "degrees",
-    "exp",
-    "exp2",
-    "expm1",
-    "hypot",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logaddexp",
-    "rad2deg",
-    "radians",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "abs",
-    "absolute",
-    "add",
-    "around",
-    "ceil",
-    "clip",
-    "conj",
-    "conjugate",
-    "divide",
-    "divmod",
-    "fabs",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "imag",
-    "maximum",
-    "minimum",
-    "mod",
-    "multiply",
-    "negative",
-    "positive",
-    "pow",
-    "power",
-    "real",
-    "reciprocal",
-    "remainder",
-    "rint",
-    "round",
-    "sign",
-    "square",
-    "subtract",
-    "true_divide",
-    "trunc",
-    "where",
-]
+if TYPE_CHECKING:
+    from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
+else:  # type checkers would take it to have any name
+
+    def __getattr__(name: str) -> object:
+        where = _LATE.get(name)
+        if where is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _importlib.import_module(where)
+        found: object = module if where == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
+
+
+__all__ = ["ndarray", "pi", "e", "inf", "nan", "newaxis"]
+__all__ += ["allclose", "array_equal", "isclose"]
+__all__ += ["arange", "array", "asarray", "copy", "diag", "diagonal", "empty", "empty_like", "eye", "full", "full_like"]
+__all__ += ["identity", "linspace", "meshgrid", "ones", "ones_like", "trace", "tri", "tril", "triu", "zeros"]
+__all__ += ["zeros_like"]
+__all__ += ["copysign", "nextafter", "signbit"]
+__all__ += ["getitem", "take", "take_along_axis"]
+__all__ += ["append", "array_split", "concatenate", "hstack", "split", "stack", "vstack"]
+__all__ += ["complexfloating", "finfo", "floating", "generic", "iinfo", "inexact", "integer", "isdtype", "issubdtype"]
+__all__ += ["number", "promote_types", "result_type", "signedinteger", "unsignedinteger"]
+__all__ += ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
+__all__ += ["bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift"]
+__all__ += ["bitwise_xor", "equal", "greater", "greater_equal", "invert", "isfinite", "isinf", "isnan", "isneginf"]
+__all__ += ["isposinf", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor"]
+__all__ += ["not_equal", "right_shift"]
+__all__ += ["pad"]
+__all__ += ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum", "max"]
+__all__ += ["mean", "min", "prod", "ptp", "std", "sum", "var"]
+__all__ += ["repeat", "roll", "tile"]
+__all__ += ["bfloat16", "bool_", "complex64", "complex128", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"]
+__all__ += ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float16"]
+__all__ += ["float32", "float64", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8"]
+__all__ += ["uint16", "uint32", "uint64"]
+__all__ += ["astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "expand_dims"]
+__all__ += ["flip", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "size", "squeeze"]
+__all__ += ["swapaxes", "transpose"]
+__all__ += ["einsum"]
+__all__ += ["acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh"]
+__all__ += ["atan", "atan2", "atanh", "cbrt", "cos", "cosh", "deg2rad", "degrees", "exp", "exp2", "expm1", "hypot"]
+__all__ += ["log", "log1p", "log2", "log10", "logaddexp", "rad2deg", "radians", "sin", "sinh", "sqrt", "tan", "tanh"]
+__all__ += ["abs", "absolute", "add", "around", "ceil", "clip", "conj", "conjugate", "divide", "divmod", "fabs"]
+__all__ += ["floor", "floor_divide", "fmod", "imag", "maximum", "minimum", "mod", "multiply", "negative", "positive"]
+__all__ += ["pow", "power", "real", "reciprocal", "remainder", "rint", "round", "sign", "square", "subtract"]
+__all__ += ["true_divide", "trunc", "where"]
+__all__ += ["at"]
+__all__ += ["block", "column_stack", "concat", "dsplit", "dstack", "hsplit", "unstack", "vsplit"]

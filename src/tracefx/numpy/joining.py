@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -16,10 +17,12 @@ from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import basis, shape
 from tracefx.ops.static import ShapeError, axis_of, static_int, static_ints
 
-Arrays = Sequence[ArrayLike] | Array | NDArray
+Arrays: TypeAlias = Sequence[ArrayLike] | Array | NDArray
+Cuts: TypeAlias = SupportsIndex | Sequence[int] | NDArray
+"""How many equal parts there are, or before which indices the others begin."""
 
 
-def _operands(name: str, arrays: Arrays, dtype: DTypeLike | None) -> list[Value]:
+def arrays_of(name: str, arrays: Arrays, dtype: DTypeLike | None = None) -> list[Value]:
     """The arrays of an argument, in one dtype."""
     if not isinstance(arrays, list | tuple | Array | np.ndarray):
         raise TypeError(f"{name}: arrays must be a list or tuple of arrays or an array, got {arrays!r}")
@@ -41,7 +44,7 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
     >>> concatenate([np.arange(2), np.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
     """
-    values = _operands("concatenate", arrays, dtype)
+    values = arrays_of("concatenate", arrays, dtype)
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
     if any(not v.aval.shape for v in values):
@@ -70,7 +73,7 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
     [[0, 0], [1, 1]]
     """
     no_out("stack", out)
-    values = _operands("stack", arrays, dtype)
+    values = arrays_of("stack", arrays, dtype)
     _same("stack", values, None)
     return shape.stack(values, axis_of("stack", axis, values[0].aval.ndim + 1))
 
@@ -81,7 +84,7 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     >>> vstack([np.arange(2), np.arange(2)]).shape
     (2, 2)
     """
-    return concatenate([atleast_2d(v) for v in _operands("vstack", tup, None)], 0, dtype)
+    return concatenate([atleast_2d(v) for v in arrays_of("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
@@ -90,7 +93,7 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     >>> hstack([np.arange(2), np.arange(2)]).tolist()
     [0, 1, 0, 1]
     """
-    parts = [atleast_1d(v) for v in _operands("hstack", tup, None)]
+    parts = [atleast_1d(v) for v in arrays_of("hstack", tup)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
@@ -103,7 +106,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([atleast_1d(arr), atleast_1d(values)], axis)
 
 
-def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
     """`ary` cut along `axis` into equal sections, or before each of the given indices.
 
     ValueError if the sections are not equal (`array_split` makes them nearly so).
@@ -114,7 +117,7 @@ def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 
     return _split("split", ary, indices_or_sections, axis)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+def array_split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
     """`split` into sections whose sizes differ by one at most.
 
     >>> [part.tolist() for part in array_split(np.arange(3), 2)]
@@ -123,10 +126,12 @@ def array_split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: 
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-def _split(name: str, ary: ArrayLike, where: int | Sequence[int], axis: int) -> list[Array]:
+def _split(name: str, ary: ArrayLike, where: Cuts, axis: int) -> list[Array]:
     x = operand(ary, f"{name}: ary")
     along = axis_of(name, axis, x.aval.ndim)
     n = x.aval.shape[along]
+    if isinstance(where, Array | np.ndarray) and where.ndim == 1:
+        where = static_ints(name, where, "indices_or_sections")
     if isinstance(where, Sequence):
         cuts = [min(max(i + n if i < 0 else i, 0), n) for i in static_ints(name, where, "indices_or_sections")]
         ends = [0, *cuts, n]

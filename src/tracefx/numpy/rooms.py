@@ -1,0 +1,22 @@
+"""The rooms of the namespace that are entered when a name of theirs is first asked for.
+
+What most programs use is there from the start. The rest is listed here by the module that it is in, so that importing
+`tracefx.numpy` costs what those programs need; type checkers see all of it in `__init__.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "stacking": "block column_stack concat dsplit dstack hsplit unstack vsplit",
+    }
+)
+
+LATE: Final[Mapping[str, str]] = MappingProxyType(
+    {name: f"tracefx.numpy.{room}" for room, names in _ROOMS.items() for name in names.split()}
+)
+"""The module that has a name; a module that is a namespace itself, as `linalg`, is its own name's."""

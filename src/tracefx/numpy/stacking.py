@@ -1,0 +1,131 @@
+"""More ways to join arrays and to take them apart: by columns, by depth, in blocks, along an axis that goes."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.joining import Arrays, Cuts, arrays_of, concatenate, split
+from tracefx.numpy.promoting import operand
+from tracefx.numpy.shapes import atleast_3d
+from tracefx.ops import shape
+from tracefx.ops.basis import reshape
+from tracefx.ops.static import axis_of
+
+Blocks: TypeAlias = "ArrayLike | list[Blocks]"
+
+
+def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
+    """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None: `concatenate`, by the
+    array API's name.
+
+    >>> import numpy as np
+    >>> concat([np.arange(2), np.arange(3)]).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return concatenate(arrays, axis)
+
+
+def column_stack(tup: Arrays) -> Array:
+    """Vectors as the columns of a matrix; matrices among them keep their columns.
+
+    >>> import numpy as np
+    >>> column_stack([np.arange(3), np.zeros((3, 2))]).shape
+    (3, 3)
+    """
+    columns = [as_array(v) for v in arrays_of("column_stack", tup)]
+    return concatenate([x if x.ndim > 1 else reshape(x, (x.size, 1)) for x in columns], 1)
+
+
+def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
+    """Arrays behind each other: joined along the third axis, which vectors and matrices get.
+
+    >>> import numpy as np
+    >>> dstack([np.arange(3), np.arange(3)]).shape
+    (1, 3, 2)
+    """
+    return concatenate([atleast_3d(v) for v in arrays_of("dstack", tup)], 2, dtype)
+
+
+def block(arrays: Blocks) -> Array:
+    """One array of blocks: lists in lists of arrays, the innermost joined along the last axis.
+
+    ValueError for empty lists, for tuples, and for lists that are not equally deep.
+
+    >>> import numpy as np
+    >>> block([[np.eye(2), np.zeros((2, 1))], [np.ones((1, 2)), 5]]).shape
+    (3, 3)
+    """
+    return _joined(arrays, _depth(arrays))[0]
+
+
+def _depth(x: Blocks) -> int:
+    if isinstance(x, tuple):
+        raise ValueError(f"block takes lists and arrays, got the tuple {x!r}; make it a list")
+    if not isinstance(x, list):
+        return 0
+    if not x:
+        raise ValueError("block: a list is empty, and has nothing to be joined")
+    depths = {_depth(each) for each in x}
+    if len(depths) > 1:
+        raise ValueError(f"block: lists must be equally deep, but hold lists {sorted(depths)} deep side by side")
+    return 1 + depths.pop()
+
+
+def _joined(x: Blocks, depth: int) -> tuple[Array, int]:
+    """The blocks joined along the last `depth` axes, and the least rank that they have together."""
+    if not isinstance(x, list):
+        value = as_array(operand(x, "block: a block"))
+        return value, max(value.ndim, depth)
+    parts = [_joined(each, depth - 1 if isinstance(each, list) else depth) for each in x]
+    rank = max(depth, *[rank for _, rank in parts])
+    return concatenate([_of_rank(part, rank) for part, _ in parts], rank - depth), rank
+
+
+def _of_rank(x: Array, rank: int) -> Array:
+    return shape.expand_dims(x, range(rank - x.ndim))
+
+
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The arrays that `x` is a stack of along `axis`. ValueError for scalars.
+
+    >>> import numpy as np
+    >>> [part.tolist() for part in unstack(np.ones((2, 3)), axis=1)]
+    [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
+    """
+    value = operand(x, "unstack: x")
+    along = axis_of("unstack", axis, value.aval.ndim)
+    parts = shape.split(value, [1] * value.aval.shape[along], along)
+    return tuple([shape.squeeze(part, (along,)) for part in parts])
+
+
+def vsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+    """`ary` cut along its first axis, as `split` does.
+
+    >>> import numpy as np
+    >>> [part.tolist() for part in vsplit(np.arange(4).reshape(2, 2), 2)]
+    [[[0, 1]], [[2, 3]]]
+    """
+    return split(ary, indices_or_sections, 0)
+
+
+def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+    """`ary` cut along its second axis, or the only one of a vector.
+
+    >>> import numpy as np
+    >>> [part.tolist() for part in hsplit(np.arange(4).reshape(2, 2), 2)]
+    [[[0], [2]], [[1], [3]]]
+    """
+    return split(ary, indices_or_sections, min(1, max(0, operand(ary, "hsplit: ary").aval.ndim - 1)))
+
+
+def dsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+    """`ary` cut along its third axis.
+
+    >>> import numpy as np
+    >>> [part.shape for part in dsplit(np.ones((2, 2, 4)), [1])]
+    [(2, 2, 1), (2, 2, 3)]
+    """
+    return split(ary, indices_or_sections, 2)
