@@ -8,6 +8,7 @@ from tests.differential import (
     assembling,
     creation,
     elementwise,
+    fourier,
     indexing,
     kinds,
     lax_arrays,
@@ -34,5 +35,6 @@ RECORDS: Final[tuple[Record, ...]] = (
     *lax_elementwise.RECORDS,
     *lax_arrays.RECORDS,
     *lax_indexing.RECORDS,
+    *fourier.RECORDS,
     *nn.RECORDS,
 )

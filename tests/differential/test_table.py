@@ -36,7 +36,7 @@ OTHERS: Final = {
     "lax": (
         # enumerations and tuples that are arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
-        *("ScatterDimensionNumbers", "GatherScatterMode"),
+        *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
     ),
     "nn": (),
 }

@@ -68,6 +68,7 @@ OTHERWISE: Final = {
     "bitcast_convert_type": "XLA counts a flop for an element that is read as another type",
     "argmax": "XLA's step has nine operations: it looks after NaN and the first of equals",
     "argmin": "as argmax",
+    "fft": "XLA takes the whole part of a logarithm, and the product of those of several lengths",
     "cumsum": "XLA is given windows as long as the axis; it makes a tree of them later",
     "cumprod": "as cumsum",
     "cummax": "as cumsum",

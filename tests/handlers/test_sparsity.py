@@ -71,6 +71,7 @@ EXACT: dict[str, Any] = {
     "sums": lambda x: (x.reshape(2, 3) ** 2).sum(1),
     "cumulative sums": lambda x: fnp.cumsum(x[:4]),
     "cumulative sums backwards": lambda x: fnp.flip(fnp.cumsum(fnp.flip(x))),
+    "Fourier transforms": lambda x: fnp.real(lax.fft(x.reshape(2, 3), "FFT", (3,))),
     "constant matrices": lambda x: (BAND.astype(np.float32) @ fnp.sin(x)) * 2,
     "constant matrices behind": lambda x: (x.reshape(2, 3) @ np.eye(3, dtype=np.float32)).reshape(3, 2),
     "batches of products": lambda x: fnp.einsum("bi,bij->bj", x.reshape(2, 3), PAIR),

@@ -46,6 +46,7 @@ from tracefx.ops.dynamic import (
 )
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
+from tracefx.ops.fourier import FftType, fft
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
 from tracefx.ops.pairs import atan2, nextafter
@@ -231,6 +232,9 @@ __all__ = [
     "DotDimensionNumbers",
     "Precision",
     "PrecisionLike",
+    # Fourier transforms
+    "fft",
+    "FftType",
     # indexing
     "gather",
     "scatter",

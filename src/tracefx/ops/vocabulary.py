@@ -19,6 +19,7 @@ from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add
 from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
 from tracefx.ops.filling import Iota
+from tracefx.ops.fourier import Fft
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.pairs import Atan2, NextAfter
@@ -173,6 +174,8 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     CumMax,
     CumMin,
     CumLogSumExp,
+    # fourier
+    Fft,
     # indexing
     Gather,
     ScatterAdd,

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.laws.samples import elementary
+from tests.laws.samples import elementary, fourier
 from tests.laws.samples.making import Function
 from tests.laws.samples.making import Operands as Operands
 from tests.laws.samples.making import Sample as Sample
 
-_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES,)
+_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *fourier.SAMPLES)
 
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType({})
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType({**fourier.REFERENCES})
 """By the names of operations, from their parameters."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from tracefx.ops.cumulative import CumLogSumExp, CumProd, Cumulative
 from tracefx.ops.cutting import Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Elementwise
+from tracefx.ops.fourier import Fft, FftType
 from tracefx.ops.indexing import Gather, Scattering
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.pairs import Atan2
@@ -303,6 +305,16 @@ def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
     )
 
 
+def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
+    """As usual, five operations a number and bit of the length; half of that where the numbers of a side are real."""
+    count = math.prod(prim.fft_lengths)
+    if not count or not ins[0].size:
+        return MOVED
+    real = ins[0] if prim.fft_type is FftType.RFFT else outs[0]
+    halves = 1 if prim.fft_type in (FftType.RFFT, FftType.IRFFT) else 2
+    return OperationCost(round(2.5 * halves * real.size * math.log2(count)))
+
+
 def _scatter(prim: Scattering, ins: Avals, outs: Avals) -> OperationCost:
     """In place, with one step for each number that is merged with the one that is there."""
     _, indices, updates = ins
@@ -350,6 +362,7 @@ def _rules() -> CostRules:
         .adding(Cumulative, _cumulative)
         .adding(DotGeneral, _dot)
         .adding(DynamicUpdateSlice, _update)
+        .adding(Fft, _fft)
         .adding(Gather, _gather)
         .adding(Scattering, _scatter)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -23,6 +24,7 @@ from tracefx.ops.cumulative import CumSum
 from tracefx.ops.cutting import Pad, Rev, Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Elementwise
+from tracefx.ops.fourier import Fft
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import SelectN
@@ -99,6 +101,16 @@ def accumulated(sets: Sets, prim: CumSum, outs: Sequence[ShapedArray], x: Depend
         rows[i] = sets.join(rows[i - 1], rows[i])
     rows = rows[::-1] if prim.reverse else rows
     return [np.moveaxis(rows, 0, prim.axis)]
+
+
+def transformed(sets: Sets, prim: Fft, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[Ids]:
+    """Each number depends on all of its transform."""
+    (out,), lengths = outs, prim.fft_lengths
+    before = out.shape[: out.ndim - len(lengths)]
+    if not out.size:
+        return [np.full(out.shape, EMPTY, np.int64)]
+    found = _united(sets, x.sets().reshape(math.prod(before), -1))
+    return [np.broadcast_to(found.reshape(*before, *[1] * len(lengths)), out.shape)]
 
 
 # ------------------------------------------------------------------ contractions
@@ -243,6 +255,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         ReduceSum: summed,
         CumSum: accumulated,
         DotGeneral: contracted,
+        Fft: transformed,
         Gather: gathered,
         DynamicSlice: sliced,
         DynamicUpdateSlice: updated,

@@ -1,0 +1,199 @@
+"""Discrete Fourier transforms along the last axes of arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, Dims, Ir, Text
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.primitive import Linear, MappedAxis, Tangent
+from tracefx.core.values import Value, as_value
+from tracefx.ops.arithmetic import mul
+from tracefx.ops.basis import batch_first, broadcast_in_dim, convert
+from tracefx.ops.complex import complex_dtype, conj
+from tracefx.ops.filling import full
+from tracefx.ops.operation import LinearOperation, remembered, run_alone, static_shape
+from tracefx.ops.shape import concatenate
+
+
+@final
+class FftType(IntEnum):
+    """Which transform: forward or inverse, of complex numbers or of real ones."""
+
+    FFT = 0
+    """Complex numbers to as many complex numbers."""
+    IFFT = 1
+    """The inverse of that."""
+    RFFT = 2
+    """`n` real numbers to the first `n // 2 + 1` complex ones; the others are the conjugates of these."""
+    IRFFT = 3
+    """The inverse of that."""
+
+
+_NUMPYS: Final[Mapping[FftType, Callable[..., NDArray]]] = MappingProxyType(
+    {
+        FftType.FFT: np.fft.fftn,
+        FftType.IFFT: np.fft.ifftn,
+        FftType.RFFT: np.fft.rfftn,
+        FftType.IRFFT: np.fft.irfftn,
+    }
+)
+_NUMPYS_OF_ONE_AXIS: Final[Mapping[FftType, Callable[..., NDArray]]] = MappingProxyType(
+    {FftType.FFT: np.fft.fft, FftType.IFFT: np.fft.ifft, FftType.RFFT: np.fft.rfft, FftType.IRFFT: np.fft.irfft}
+)
+_SMALL: Final = 4096
+"""Up to so many numbers NumPy is faster than a compiled program, which uses all cores and wide registers."""
+
+
+@final
+@frozen(eq=False)
+class Fft(LinearOperation):
+    """Along the last one to three axes. The last of `fft_lengths` is that of the real numbers."""
+
+    name = "fft"
+    fft_type: FftType
+    fft_lengths: Shape
+
+    @override
+    @remembered("fft_type", "fft_lengths")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,), kind, lengths = avals, self.fft_type, self.fft_lengths
+        is_real = kind is FftType.RFFT
+        if x.dtype not in ((dtypes.float32, dtypes.float64) if is_real else (dtypes.complex64, dtypes.complex128)):
+            takes = "float32 or float64" if is_real else "complex64 or complex128"
+            raise FftTypeError(f"fft: the operand of {kind.name} must be {takes}, got {x}; convert it first")
+        if not 1 <= len(lengths) <= min(3, x.ndim):
+            raise ValueError(
+                f"fft: fft_lengths {lengths} must have one to three lengths, and no more than {x} has axes"
+            )
+        if is_real and lengths[-1] == 0:
+            raise ValueError(f"fft: no numbers have no transform of real numbers, got fft_lengths {lengths}")
+        expected = (*lengths[:-1], lengths[-1] // 2 + 1) if kind is FftType.IRFFT and lengths[-1] else lengths
+        axes = x.shape[-len(lengths) :]
+        if axes != expected and not (kind is FftType.IRFFT and lengths[-1] == 0 and axes[-1] <= 1):
+            raise ValueError(
+                f"fft: {kind.name} with fft_lengths {lengths} takes arrays whose last axes have the sizes {expected}, "
+                f"got {x}"
+            )
+        last = lengths[-1] // 2 + 1 if is_real else lengths[-1]
+        shape = (*x.shape[: x.ndim - len(lengths)], *lengths[:-1], last)
+        if kind is FftType.IRFFT:
+            return x.update(shape=shape, dtype=dtypes.real_dtype(x.dtype))
+        return x.update(shape=shape, dtype=complex_dtype(x.dtype))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,), lengths = args, self.fft_lengths
+        if not x.size or not lengths[-1]:
+            out = self.out_aval(ShapedArray(x.shape, x.dtype))
+            return np.zeros(out.shape, out.dtype)
+        if len(lengths) == 1:
+            return _NUMPYS_OF_ONE_AXIS[self.fft_type](x, lengths[0])
+        return _NUMPYS[self.fft_type](x, lengths, tuple(range(-len(lengths), 0)))
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_alone(self, args) if len(args) == 1 and args[0].aval.size > _SMALL else super().evaluate(args)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+        lengths = self.fft_lengths
+        count = math.prod(lengths)
+        if self.fft_type is FftType.RFFT:
+            halved = mul(conj(ct), _weights(ct.aval.dtype, ct.aval.shape, lengths[-1], 0.5))
+            return [mul(fft(halved, FftType.IRFFT, lengths), float(count))]
+        if self.fft_type is FftType.IRFFT:
+            if not count:
+                return [full(args[0].aval.shape, 0.0, args[0].aval.dtype)]
+            whole = fft(ct, FftType.RFFT, lengths)
+            doubled = mul(whole, _weights(whole.aval.dtype, whole.aval.shape, lengths[-1], 2.0))
+            return [conj(mul(doubled, 1 / count))]
+        return [bind1(self, ct)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self, batch_first(args[0], dims[0], axis)), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,), lengths = operands, self.fft_lengths
+        if not x.aval.size or not out.size:
+            return builder.constant(np.zeros(out.shape, out.dtype))
+        if self.fft_type is FftType.IRFFT and len(lengths) > 1 and builder.platform != "cpu":
+            # GPUs' libraries take all axes to be symmetric, where NumPy and the CPU ask that of the last one only.
+            before = out.ndim - len(lengths)
+            front = (*range(before), out.ndim - 1, *range(before, out.ndim - 1))
+            back = (*range(before), *range(before + 1, out.ndim), before)
+            x = _transposed(builder, x, front)
+            x = _emit(builder, x, FftType.IFFT, lengths[:-1], x.aval)
+            return _emit(builder, _transposed(builder, x, back), FftType.IRFFT, lengths[-1:], out)
+        return _emit(builder, x, self.fft_type, lengths, out)
+
+
+class FftTypeError(ValueError, TypeError):
+    """An operand of a dtype that a transform does not take: JAX raises a ValueError."""
+
+
+def _emit(builder: Builder, x: Ir, kind: FftType, lengths: Shape, out: ShapedArray) -> Ir:
+    attrs: dict[str, Attr] = {"fft_type": Text(f"#stablehlo<fft_type {kind.name}>"), "fft_length": Dims(lengths)}
+    return builder.emit("stablehlo.fft", [x], [out], attrs)[0]
+
+
+def _transposed(builder: Builder, x: Ir, order: tuple[int, ...]) -> Ir:
+    out = x.aval.update(shape=tuple([x.aval.shape[i] for i in order]))
+    return builder.emit("stablehlo.transpose", [x], [out], {"permutation": Dims(order)})[0]
+
+
+def _weights(dtype: DType, shape: Shape, length: int, weight: float) -> Array:
+    """1 for those of the first half of a transform that are their own conjugates, `weight` for those there twice."""
+    parts = [full((1,), 1.0, dtype), full(((length - 1) // 2,), weight, dtype)]
+    if length % 2 == 0:
+        parts.append(full((1,), 1.0, dtype))
+    return broadcast_in_dim(concatenate([p for p in parts if p.size], 0), shape, (len(shape) - 1,))
+
+
+def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
+    """The discrete Fourier transform of `x` along its last axes, as many as there are `fft_lengths`: up to three.
+
+    `fft_type` is one of `FftType`, or its name. The lengths are the sizes of these axes where the numbers are those of
+    time: of the operand, but for IRFFT those of the result. Inverse transforms divide by the count of numbers.
+
+    Raises ValueError for sizes that don't fit the lengths, for complex operands of RFFT, and for an unknown name.
+
+    >>> fft(np.ones(4, np.float32), "RFFT", (4,))
+    Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
+    kind, value = _fft_type(fft_type), as_value(x, "fft: x")
+    dtype = value.aval.dtype
+    if not dtypes.is_inexact(dtype):
+        dtype = dtypes.float64 if dtypes.itemsize_bits(dtype) == 64 else dtypes.default_float()
+    if kind is not FftType.RFFT:
+        dtype = complex_dtype(dtype)
+    elif dtypes.is_complex(dtype):
+        raise FftTypeError(f"fft: RFFT takes real numbers, got {value.aval}; take its real part, or FFT")
+    lengths = static_shape("fft", fft_lengths, "fft_lengths")
+    given = convert(value, dtype)
+    return bind1(Fft(kind, lengths), given) if lengths else as_array(given)
+
+
+def _fft_type(x: FftType | str) -> FftType:
+    if isinstance(x, FftType):
+        return x
+    if not isinstance(x, str):
+        raise TypeError(f"fft: fft_type must be an FftType or its name, got {x!r}")
+    kind = FftType.__members__.get(x.upper() if x.islower() else x)
+    if kind is None:
+        raise ValueError(f"fft: fft_type must be one of {', '.join(FftType.__members__)}, got {x!r}")
+    return kind
