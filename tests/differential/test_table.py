@@ -21,11 +21,11 @@ from tracefx import numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.handler import Tracer
 
-MODULES: Final = {"numpy": tracefx.numpy, "lax": tracefx.lax, "nn": tracefx.nn}
+MODULES: Final = {"numpy": tracefx.numpy, "lax": tracefx.lax, "numpy.fft": tracefx.numpy.fft, "nn": tracefx.nn}
 # What isn't a function from arrays to arrays, with what it is.
 OTHERS: Final = {
     "numpy": (
-        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis"),
+        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft"),
         # dtypes and kinds of dtypes, and what they are asked
         *("bool_", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"),
         *("uint64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "float8_e3m4"),
@@ -38,6 +38,7 @@ OTHERS: Final = {
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
     ),
+    "numpy.fft": (),
     "nn": (),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.

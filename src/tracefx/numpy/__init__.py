@@ -260,6 +260,7 @@ nan: Final = math.nan
 newaxis: Final = None
 
 if TYPE_CHECKING:
+    from tracefx.numpy import fft
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
 else:  # type checkers would take it to have any name
 
@@ -312,4 +313,5 @@ __all__ += ["floor", "floor_divide", "fmod", "imag", "maximum", "minimum", "mod"
 __all__ += ["pow", "power", "real", "reciprocal", "remainder", "rint", "round", "sign", "square", "subtract"]
 __all__ += ["true_divide", "trunc", "where"]
 __all__ += ["at"]
+__all__ += ["fft"]
 __all__ += ["block", "column_stack", "concat", "dsplit", "dstack", "hsplit", "unstack", "vsplit"]

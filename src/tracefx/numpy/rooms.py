@@ -12,6 +12,7 @@ from typing import Final
 
 _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "fft": "fft",
         "stacking": "block column_stack concat dsplit dstack hsplit unstack vsplit",
     }
 )

@@ -1,0 +1,62 @@
+"""Fourier transforms beside NumPy's: large ones, in 64 bits, of nothing, and what JAX does not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.dtypes import NDArray
+
+
+def normal(*shape: int) -> NDArray:
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft", "rfft", "hfft", "ihfft"])
+def test_large_transforms_are_numpys(name: str) -> None:
+    """Which are compiled, where small ones are not."""
+    x: Any = normal(3, 40, 50)
+    if name not in ("rfftn", "rfft", "ihfft"):
+        x = x + 1j * x[::-1]
+    got, want = getattr(fnp.fft, name)(fnp.asarray(x, dtype=x.dtype)), getattr(np.fft, name)(x)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_frequencies_are_numpys(name: str, n: int) -> None:
+    want = getattr(np.fft, name)(n, 0.3)
+    np.testing.assert_allclose(getattr(fnp.fft, name)(n, 0.3, dtype="float64"), want, rtol=1e-15)
+    there = getattr(fnp.fft, name)(n, 0.3, device=fx.devices()[0])
+    np.testing.assert_array_equal(there, getattr(fnp.fft, name)(n, 0.3))
+
+
+def test_more_lengths_than_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 lengths"):
+        fnp.fft.fftn(normal(2, 2, 2), (2, 2, 2, 2))
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+def test_a_negative_count_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="counts samples, got -2"):
+        getattr(fnp.fft, name)(-2)
+
+
+def test_transforms_of_nothing_have_derivatives() -> None:
+    none = np.zeros((3, 0), np.complex64)
+    assert fx.grad(lambda x: fnp.sum(fnp.fft.irfft(fnp.pad(x, ((0, 0), (0, 1))), axis=1)))(none).shape == (3, 0)
+    (ct,) = fx.vjp(fnp.fft.irfft, np.ones((2, 1), np.complex64))[1](np.zeros((2, 0), np.float32))
+    np.testing.assert_array_equal(ct, np.zeros((2, 1)))
+
+
+def test_transforms_of_many_axes_invert_each_other() -> None:
+    x = normal(2, 3, 2, 3, 4).astype(np.float32)
+    np.testing.assert_allclose(fnp.fft.irfftn(fnp.fft.rfftn(x)), x, atol=1e-6)
+    np.testing.assert_allclose(
+        fnp.fft.fftn(fnp.asarray(x), axes=(0, 1, 2, 4)), np.fft.fftn(x, axes=(0, 1, 2, 4)), atol=1e-4
+    )
