@@ -139,6 +139,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("the same", "lax.dynamic_update_slice", "error ('a', float32[2, 3], (0,))"),
     differs("the same", "lax.dynamic_update_slice_in_dim", "error ('a', float32[2, 3], 0, 0)"),
     differs("the same", "lax.dot", "error ('a', float32[3])"),
+    differs("the same", "lax.sort", "error ('a')"),
+    differs("the same", "lax.sort_key_val", "error ('a', float32[2, 3])"),
+    differs("the same", "lax.top_k", "error ('a', 1)"),
     differs("what must be an integer is a TypeError if it is none", "numpy.swapaxes", "error (float32[2, 3], 0.5, 1)"),
     differs("the same", "numpy.eye", "error (2, k=0.5)"),
     differs(

@@ -14,6 +14,7 @@ from tests.differential import (
     lax_arrays,
     lax_elementwise,
     lax_indexing,
+    lax_order,
     linear,
     methods,
     nn,
@@ -35,6 +36,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     *lax_elementwise.RECORDS,
     *lax_arrays.RECORDS,
     *lax_indexing.RECORDS,
+    *lax_order.RECORDS,
     *fourier.RECORDS,
     *nn.RECORDS,
 )

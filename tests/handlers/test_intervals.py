@@ -181,6 +181,10 @@ ARRAYS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "cummax": (lambda x: lax.cummax(x, 0), (5,)),
     "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 0), (5,)),
     "argmax": (fnp.argmax, (5,)),
+    "sort": (lax.sort, (5,)),
+    "sort of several": (lambda x: lax.sort((x[0], x[1], x[2]), num_keys=2), (3, 4)),
+    "sort by what is known": (lambda x: lax.sort((np.array([2, 0, 1]), x), num_keys=1), (3,)),
+    "top_k": (lambda x: lax.top_k(x, 2), (4,)),
     "max and min": (lambda x: x.max() - x.min(), (5,)),
     "any and all": (lambda x: (x > 0).any() ^ (x > 0).all(), (3,)),
     "moving": (lambda x: fnp.pad(fnp.concatenate([x[::-1], x[1:]]).reshape(1, -1).T, 1, constant_values=2.0), (4,)),
@@ -213,7 +217,7 @@ def test_functions_of_arrays(name: str, radius: float) -> None:
         return fnp.concatenate([fnp.ravel(leaf) for leaf in leaves])
 
     out = check(first, (lo, hi))
-    if radius == 0.0 and name not in ("argmax", "cond", "switch", "any and all"):
+    if radius == 0.0 and name not in ("argmax", "sort of several", "top_k", "cond", "switch", "any and all"):
         scale = np.maximum(1.0, abs(np.asarray(out.mid)))
         assert (np.asarray(out.width) <= 0.02 * scale).all(), "bounds of a point are a point but for rounding"
 

@@ -50,6 +50,7 @@ from tracefx.ops import (
     scattering,
     selection,
     shape,
+    sorting,
     transcendental,
 )
 from tracefx.ops.operation import Operation
@@ -323,6 +324,12 @@ def each(h: _Units, op: Primitive, *xs: Held) -> list[Held]:
     return [_held(y, _unit(x)) for x, y in zip(xs, bind(op, *map(_plain, xs)), strict=True)]
 
 
+def greatest(h: _Units, op: Primitive, x: Held) -> list[Held]:
+    """Elements, and their places."""
+    found, places = bind(op, _plain(x))
+    return [_held(found, _unit(x)), places]
+
+
 def chosen(h: _Units, op: Primitive, which: Held, *cases: Held) -> list[Held]:
     numbers, unit = _common(op, cases[::-1])  # in the unit of the first argument of `where`
     return [_held(x, unit) for x in bind(op, _plain(which), *numbers[::-1])]
@@ -464,7 +471,7 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         exchange.AllToAll,
         Name,
     ),
-    each: (Plantable, barrier.OptimizationBarrier, collective.PSum, collective.PMax, collective.PMin),
+    each: (sorting.Sort, Plantable, barrier.OptimizationBarrier, collective.PSum, collective.PMax, collective.PMin),
     forgotten: (
         magnitude.Sign,
         complex.IsFinite,
@@ -474,6 +481,7 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         DebugCallback,
         Sow,
     ),
+    greatest: (sorting.TopK, sorting.ApproxTopK),
     chosen: (selection.SelectN,),
     clamped: (selection.Clamp,),
     written: (dynamic.DynamicUpdateSlice,),

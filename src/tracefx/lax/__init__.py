@@ -66,6 +66,7 @@ from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
+from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
 from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma
 from tracefx.ops.transcendental import (
     acos,
@@ -226,6 +227,12 @@ __all__ = [
     "cummax",
     "cummin",
     "cumlogsumexp",
+    # order
+    "sort",
+    "sort_key_val",
+    "top_k",
+    "approx_max_k",
+    "approx_min_k",
     # contractions
     "dot",
     "dot_general",

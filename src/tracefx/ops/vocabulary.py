@@ -30,6 +30,7 @@ from tracefx.ops.rounding import Ceil, Floor, Round
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma
 from tracefx.ops.transcendental import (
     Acos,
@@ -184,6 +185,10 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ScatterMul,
     ScatterMin,
     ScatterMax,
+    # sorting
+    Sort,
+    TopK,
+    ApproxTopK,
     # dynamic
     DynamicSlice,
     DynamicUpdateSlice,

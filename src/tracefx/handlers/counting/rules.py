@@ -36,6 +36,7 @@ from tracefx.ops.representation import BitcastConvertType, ReducePrecision
 from tracefx.ops.scattering import Scatter, ScatterMul
 from tracefx.ops.selection import SelectN, StopGradient
 from tracefx.ops.shape import Split, Squeeze
+from tracefx.ops.sorting import Greatest, Sort
 from tracefx.ops.special import Polygamma
 from tracefx.ops.transcendental import Exp2, Logarithmic, Logistic, Transcendental
 from tracefx.ops.windows import GatherScatterMode
@@ -277,6 +278,20 @@ def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
     return work(count * (product(out.dtype) + parts(out.dtype)), *ins, out)
 
 
+def _sort(prim: Sort, ins: Avals, outs: Avals) -> OperationCost:
+    """Each line by merging: every element is compared once for each time the line can be halved, by all keys."""
+    keys = ins[: prim.num_keys]
+    x = ins[0]
+    halvings = max(x.shape[prim.dimension] - 1, 0).bit_length()
+    return work(x.size * halvings * sum(parts(key.dtype) for key in keys), *keys)
+
+
+def _greatest(prim: Greatest, ins: Avals, outs: Avals) -> OperationCost:
+    """Every element is compared with those found so far, by halving."""
+    (x,), axis = ins, prim.axis_in(ins[0].ndim)
+    return work(x.size * outs[0].shape[axis].bit_length(), x)
+
+
 # ------------------------------------------------------------------ the rules of what reads or writes a part
 
 
@@ -361,6 +376,8 @@ def _rules() -> CostRules:
         .adding(SelectN, _select)
         .adding(Cumulative, _cumulative)
         .adding(DotGeneral, _dot)
+        .adding(Sort, _sort)
+        .adding(Greatest, _greatest)
         .adding(DynamicUpdateSlice, _update)
         .adding(Fft, _fft)
         .adding(Gather, _gather)

@@ -43,6 +43,7 @@ from tracefx.ops import (
     scattering,
     selection,
     shape,
+    sorting,
     special,
     transcendental,
 )
@@ -171,6 +172,8 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
     all_of.multiplied_up: (reduction.ReduceProd,),
     all_of.contracted: (contraction.DotGeneral,),
     all_of.found: (reduction.ArgMax, reduction.ArgMin),
+    all_of.ordered: (sorting.Sort,),
+    all_of.greatest: (sorting.TopK, sorting.ApproxTopK),
     all_of.chosen: (selection.SelectN,),
     all_of.branched: (Cond,),
     all_of.sown: (Sow,),

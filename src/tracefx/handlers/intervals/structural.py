@@ -25,6 +25,7 @@ from tracefx.ops.cumulative import CumSum
 from tracefx.ops.indexing import ScatterAdd
 from tracefx.ops.reduction import ReduceProd
 from tracefx.ops.selection import SelectN
+from tracefx.ops.sorting import Greatest, Sort
 
 if TYPE_CHECKING:
     from tracefx.handlers.intervals.handler import Intervals
@@ -149,6 +150,33 @@ def found(handler: object, op: Primitive, operand: Held) -> list[Held]:
     axis: int = op.axes[0]  # type: ignore[attr-defined]  # what finds places has one
     last = lifted(operand).lo.shape[axis] - 1
     return [Interval(fnp.zeros_like(out), fnp.full_like(out, last))]
+
+
+# ------------------------------------------------------------------ order
+
+
+def ordered(handler: object, op: Sort, *operands: Held) -> Sequence[Held]:
+    """What comes first, second and so on of a key has bounds; which of the others goes with it is anyone's guess."""
+    if len(operands) == 1 or all(isinstance(x, (Array, Literal)) for x in operands[: op.num_keys]):
+        return several(handler, op, *operands)
+    first, *others = operands
+    (key,) = several(handler, evolve(op, num_keys=1), first)
+    axis = op.dimension
+
+    def any_of(x: Interval) -> Interval:
+        ends = fnp.min(x.lo, axis, keepdims=True), fnp.max(x.hi, axis, keepdims=True)
+        return Interval(*[fnp.broadcast_to(end, x.lo.shape) for end in ends])
+
+    return [key, *[any_of(lifted(x)) for x in others]]
+
+
+def greatest(handler: object, op: Greatest, operand: Held) -> Sequence[Held]:
+    """They are found anywhere along the axis."""
+    x = lifted(operand)
+    (lo, places), (hi, _) = bind(op, x.lo), bind(op, x.hi)
+    last = x.lo.shape[op.axis_in(x.lo.ndim)] - 1
+    found = as_array(places)
+    return [Interval(as_array(lo), as_array(hi)), Interval(fnp.zeros_like(found), fnp.full_like(found, last))]
 
 
 # ------------------------------------------------------------------ choices

@@ -52,6 +52,7 @@ from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
+from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 
 
 class LaplacianRule:
@@ -160,6 +161,7 @@ def _table() -> Rules[ForwardLaplacian, Held]:
         .on(CustomJVP, second_order, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
         .on(SelectN, placewise, Clamp, Rem)
         .on(Pad, locally_linear, Split, CumMax, CumMin, OptimizationBarrier)
+        .on(Sort, locally_linear, TopK, ApproxTopK)
         .on(Gather, locally_linear, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice)
         .capable(LaplacianRule, by_its_rule)
         .family(NonDifferentiable, still)

@@ -26,6 +26,7 @@ from tracefx.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 from tracefx.ops.transcendental import Logistic, Tanh
 
 Operations: TypeAlias = tuple[type[Primitive], ...]
@@ -39,6 +40,7 @@ EITHER: Final[Operations] = (
     *MOVES,
     # selecting and comparing them
     *(SelectN, Clamp, Max, Min, ReduceMax, ReduceMin, ArgMax, ArgMin, Eq, Ne, Lt, Le, Gt, Ge, IsFinite),
+    *(Sort, TopK, ApproxTopK),
     # arithmetic without cancellation over many terms, and functions with bounds
     *(Add, Sub, Mul, Div, Neg, Abs, Sign, Tanh, Logistic),
 )

@@ -42,6 +42,7 @@ from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
+from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 from tracefx.ops.special import Polygamma
 
 Rule: TypeAlias = Callable[..., Sequence[Series] | None]
@@ -83,6 +84,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         CumLogSumExp: alone(summed_along),
         **dict.fromkeys((ConvertElementType, Split), linear),
         **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
+        **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear),
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
         **dict.fromkeys(DIVISORS, alone(logarithmic)),

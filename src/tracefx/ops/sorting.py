@@ -1,0 +1,580 @@
+"""Order: `sort` of several arrays at once, and the greatest elements, `top_k` and its approximations.
+
+Keys are ordered as NumPy orders them: -0.0 equals 0.0, NaN stands at the end and equals NaN, complex numbers go by
+their real and then by their imaginary parts, each of which may be NaN. `top_k` alone takes 0.0 for greater than -0.0,
+and NaN for the greatest or, with its sign bit set, for the least of all.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import SupportsIndex, final, overload
+
+import numpy as np
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, Dims, Ir, Region, Text
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import as_array, bind
+from tracefx.core.kernels import quietly
+from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import broadcast_in_dim, move_axis, reshape
+from tracefx.ops.casting import cast
+from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.indexing import GatherDimensionNumbers, gather
+from tracefx.ops.operation import miscounted
+from tracefx.ops.static import AxisError, axis_of, static_int
+from tracefx.ops.windows import GatherScatterMode
+
+_LINE = 2048
+"""The length from which on NumPy finds a few greatest elements sooner than it sorts all."""
+
+
+def pick_along(x: Value, places: Value, axis: int) -> Array:
+    """For every line of `x` along `axis` its elements at the same line of `places`, all different and within it."""
+    others = [i for i in range(x.aval.ndim) if i != axis]
+    numbers = GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    columns = reshape(places, (*places.aval.shape, 1))
+    mode = GatherScatterMode.PROMISE_IN_BOUNDS
+    return gather(x, columns, numbers, (1,) * x.aval.ndim, unique_indices=True, mode=mode)
+
+
+# ------------------------------------------------------------------ keys
+
+
+def _keys(x: NDArray) -> list[NDArray]:
+    """Arrays that NumPy orders as `x` is ordered, the first deciding."""
+    if dtypes.is_complex(x.dtype):
+        return [x.real, x.imag]
+    if dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32:
+        return [cast(x, dtypes.float32)]
+    return [cast(x, dtypes.int8) if dtypes.itemsize_bits(x.dtype) < 8 else x]
+
+
+def _emit_key(builder: Builder, x: Ir) -> list[Ir]:
+    """The same of one element: numbers whose total order, that of their bits, is the one wanted."""
+    if dtypes.is_complex(x.aval.dtype):
+        part = ShapedArray((), dtypes.real_dtype(x.aval.dtype))
+        parts = [builder.emit(f"stablehlo.{name}", [x], [part])[0] for name in ("real", "imag")]
+        return [_with_one_zero(builder, p) for p in parts]
+    return [_with_one_zero(builder, x)] if dtypes.is_float(x.aval.dtype) else [x]
+
+
+def _with_one_zero(builder: Builder, x: Ir) -> Ir:
+    """One zero, and one NaN, which is greater than all numbers."""
+    zero = stablehlo.scalar(builder, 0, x.aval.dtype)
+    (x_or_zero,) = builder.emit("stablehlo.select", [stablehlo.compare(builder, "EQ", x, zero), zero, x], [x.aval])
+    nan = stablehlo.scalar(builder, math.nan, x.aval.dtype)
+    strange = stablehlo.compare(builder, "NE", x, x)
+    return builder.emit("stablehlo.select", [strange, nan, x_or_zero], [x.aval])[0]
+
+
+def _compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:
+    """A comparison by the total order."""
+    if not dtypes.is_float(x.aval.dtype):
+        return stablehlo.compare(builder, direction, x, y)
+    attrs = {
+        "comparison_direction": Text(f"#stablehlo<comparison_direction {direction}>"),
+        "compare_type": Text("#stablehlo<comparison_type TOTALORDER>"),
+    }
+    return builder.emit("stablehlo.compare", [x, y], [ShapedArray((), dtypes.bool_)], attrs)[0]
+
+
+# ------------------------------------------------------------------ sort
+
+
+@final
+@frozen(eq=False)
+class Sort(Primitive, Differentiable, Batchable, Lowerable):
+    name = "sort"
+    dimension: int
+    is_stable: bool
+    num_keys: int
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if not avals:
+            raise TypeError("sort takes at least one operand, got none")
+        if not 1 <= self.num_keys <= len(avals):
+            raise ValueError(f"sort: num_keys must be from 1 to the number of operands, {len(avals)}: {self.num_keys}")
+        first = avals[0]
+        if not 0 <= self.dimension < first.ndim:
+            raise AxisError(f"sort: dimension must be an axis of {first}, counted from 0, got {self.dimension}")
+        for i, aval in enumerate(avals):
+            if aval.shape != first.shape:
+                raise TypeError(f"sort: operands must have one shape, but operand 0 is {first} and {i} is {aval}")
+        return avals
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        if len(args) == 1:
+            return [quietly(self.sorted_alone, args[0])]
+        order = quietly(self.order, *args[: self.num_keys])
+        if args[0].ndim == 1:
+            return [x.take(order) for x in args]
+        return [np.take_along_axis(x, order, self.dimension) for x in args]
+
+    def sorted_alone(self, x: NDArray) -> NDArray:
+        """Elements that are equal look alike, zeros and NaNs of different sign excepted."""
+        if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # of which NumPy has another order
+            return np.take_along_axis(x, self.order(x), self.dimension)
+        (key,) = [x] if dtypes.is_complex(x.dtype) else _keys(x)
+        kind = None if dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype) or key.all() else "stable"
+        return cast(np.sort(key, self.dimension, kind=kind), x.dtype)  # type: ignore[arg-type]  # None is a kind too
+
+    def order(self, *args: NDArray) -> NDArray:
+        """The places at which the elements stand that come first, second and so on."""
+        keys = [key for x in args for key in _keys(x)]
+        if len(keys) == 1:
+            return np.asarray(np.argsort(keys[0], self.dimension, kind="stable"))
+        return np.asarray(np.lexsort(keys[::-1], self.dimension))
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        shape = primals[0].aval.shape
+        dtype = dtypes.int32 if shape[self.dimension] < 2**31 else dtypes.int64
+        *outs, places = bind(self, *primals, broadcasted_iota(dtype, shape, self.dimension))
+        pushed: list[Tangent] = [
+            Zero(out.aval.tangent()) if isinstance(t, Zero) else pick_along(t, places, self.dimension)
+            for out, t in zip(outs, tangents, strict=True)
+        ]
+        return outs, pushed
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        place = next(dim for dim in dims if dim is not None)
+        moved: list[Value] = []
+        for x, dim in zip(args, dims, strict=True):
+            if dim is None:
+                shape = list(x.aval.shape)
+                shape.insert(place, axis.size)
+                moved.append(broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != place]))
+            else:
+                moved.append(move_axis(x, dim, place))
+        outs = bind(evolve(self, dimension=self.dimension + (place <= self.dimension)), *moved)
+        return outs, [place] * len(outs)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        avals = [x.aval.strong() for x in operands]
+        pairs = tuple([ShapedArray((), aval.dtype) for aval in avals for _ in range(2)])
+        attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": self.is_stable}
+        return builder.emit("stablehlo.sort", operands, avals, attrs, [Region(pairs, self.emit_less)])
+
+    def emit_less(self, builder: Builder, args: Sequence[Ir]) -> Sequence[Ir]:
+        """Whether the first of two elements comes before the second."""
+        truth = ShapedArray((), dtypes.bool_)
+        count = 2 * self.num_keys
+        xs = [key for x in args[0:count:2] for key in _emit_key(builder, x)]
+        ys = [key for y in args[1:count:2] for key in _emit_key(builder, y)]
+        less: Ir | None = None
+        for x, y in zip(reversed(xs), reversed(ys), strict=True):
+            before = _compare(builder, "LT", x, y)
+            if less is not None:
+                (tied,) = builder.emit("stablehlo.and", [_compare(builder, "EQ", x, y), less], [truth])
+                (before,) = builder.emit("stablehlo.or", [before, tied], [truth])
+            less = before
+        assert less is not None
+        return [less]
+
+
+@overload
+def sort(operand: ArrayLike, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Array: ...
+@overload
+def sort(
+    operand: Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> tuple[Array, ...]: ...
+def sort(
+    operand: ArrayLike | Sequence[ArrayLike],
+    dimension: SupportsIndex = -1,
+    is_stable: bool = True,
+    num_keys: int = 1,
+) -> Array | tuple[Array, ...]:
+    """`operand` with its elements along `dimension` in ascending order.
+
+    Several operands of one shape, in a sequence, are put into one order: that of the first `num_keys` of them, of which
+    an earlier one decides before a later one. -0.0 equals 0.0, NaN comes last, complex numbers are ordered by their
+    real and then their imaginary parts. Elements that are equal stay in their order if `is_stable`.
+
+    Raises TypeError for no operands or ones of different shapes, ValueError for a `num_keys` or `dimension` that there
+    is not.
+
+    >>> sort(np.array([2, 1, 3]))
+    Array([1, 2, 3], dtype=int32)
+    >>> keys, values = sort((np.array([2, 1, 2]), np.array([6, 5, 4])), num_keys=2)
+    >>> keys.tolist(), values.tolist()
+    ([1, 2, 2], [5, 4, 6])
+    """
+    keys = static_int("sort", num_keys, "num_keys")
+    if not isinstance(operand, list | tuple):
+        x = as_value(operand, "sort: operand")  # type: ignore[arg-type]  # what is no array is refused there
+        if keys != 1:
+            raise ValueError(f"sort: num_keys must be 1 for a single operand, got {keys}")
+        (out,) = bind(Sort(axis_of("sort", dimension, x.aval.ndim, "dimension"), bool(is_stable), 1), x)
+        return as_array(out)
+    if not operand:
+        raise TypeError("sort takes at least one operand, got an empty sequence")
+    values = [as_value(x, f"sort: operand {i}") for i, x in enumerate(operand)]
+    axis = axis_of("sort", dimension, values[0].aval.ndim, "dimension")
+    return tuple([as_array(out) for out in bind(Sort(axis, bool(is_stable), keys), *values)])
+
+
+def sort_key_val(
+    keys: ArrayLike, values: ArrayLike, dimension: SupportsIndex = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
+    """`keys` in ascending order along `dimension`, and `values` put into the same order.
+
+    >>> [x.tolist() for x in sort_key_val(np.array([2, 1]), np.array([0.5, 1.5]))]
+    [[1, 2], [1.5, 0.5]]
+    """
+    first, second = as_value(keys, "sort_key_val: keys"), as_value(values, "sort_key_val: values")
+    axis = axis_of("sort_key_val", dimension, first.aval.ndim, "dimension")
+    sorted_keys, moved = bind(Sort(axis, bool(is_stable), 1), first, second)
+    return as_array(sorted_keys), as_array(moved)
+
+
+# ------------------------------------------------------------------ the greatest
+
+
+class Greatest(Primitive, Differentiable, Batchable, Lowerable):
+    """Some elements of each line along an axis, in order, and the places at which they were found."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def axis_in(self, ndim: int) -> int:
+        """The axis of the lines, counted from 0."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def moved_to(self, axis: int) -> Primitive:
+        """The same along another axis."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def count(self, x: ShapedArray) -> int:
+        """How many elements each line of the result has."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def check(self, x: ShapedArray) -> None:
+        raise NotImplementedError
+
+    @abstractmethod
+    def ranks(self, x: NDArray) -> NDArray:
+        """Numbers or bools whose ascending order is the one in which elements are taken."""
+        raise NotImplementedError
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 1:
+            raise miscounted(self.name, 1, len(avals))
+        (x,) = avals
+        self.check(x)
+        axis = self.axis_in(x.ndim)
+        shape = (*x.shape[:axis], self.count(x), *x.shape[axis + 1 :])
+        return [x.update(shape=shape), ShapedArray(shape, dtypes.int32, x.weak_type)]
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        (x,) = args
+        axis, count = self.axis_in(x.ndim), self.count(ShapedArray(x.shape, x.dtype))
+        places = quietly(_first, quietly(self.ranks, x), count, axis)
+        return [np.take_along_axis(x, places, axis), places.astype(np.int32)]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        out, places = bind(self, *primals)
+        return [out, places], [pick_along(t, places, self.axis_in(t.aval.ndim)), Zero(places.aval.tangent())]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        along = self.axis_in(x.aval.ndim - 1)
+        return bind(self.moved_to(along + (dim <= along)), x), [dim, dim]
+
+
+def _first(ranks: NDArray, count: int, axis: int) -> NDArray:
+    """The places of the `count` least along an axis, in order, an earlier one before a later one if they tie."""
+    n = ranks.shape[axis]
+    if n < _LINE or 4 * count > n or not count:
+        order = np.argsort(ranks, axis, kind="stable")
+        return order[(*[slice(None)] * axis, slice(count))]
+    rows = np.moveaxis(ranks, axis, -1)
+    out = np.empty((*rows.shape[:-1], count), np.int64)
+    for line in np.ndindex(rows.shape[:-1]):
+        row = rows[line]
+        last = np.partition(row, count - 1)[count - 1]
+        candidates = np.flatnonzero(row <= last)
+        out[line] = candidates[np.argsort(row[candidates], kind="stable")[:count]]
+    return np.moveaxis(out, -1, axis)
+
+
+def _descending(key: NDArray) -> NDArray:
+    """Numbers or bools in the order opposite to that of `key`, floats being ordered by their bits."""
+    if not dtypes.is_float(key.dtype):
+        return ~key
+    bits = np.ascontiguousarray(key).view(f"i{key.itemsize}")  # in which negative floats count downwards
+    return ~np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@final
+@frozen(eq=False)
+class TopK(Greatest):
+    name = "top_k"
+    k: int
+    axis: int
+
+    @override
+    def axis_in(self, ndim: int) -> int:
+        return self.axis
+
+    @override
+    def moved_to(self, axis: int) -> Primitive:
+        return TopK(self.k, axis)
+
+    @override
+    def count(self, x: ShapedArray) -> int:
+        return self.k
+
+    @override
+    def check(self, x: ShapedArray) -> None:
+        if dtypes.is_complex(x.dtype):
+            raise ValueError(f"top_k: complex numbers have no greatest, got {x}")
+        if not x.ndim:
+            raise AxisError(f"top_k: operand must have an axis, got {x}")
+        if not 0 <= self.axis < x.ndim:
+            raise AxisError(f"top_k: axis must be an axis of {x}, counted from 0, got {self.axis}")
+        n = x.shape[self.axis]
+        if not 0 <= self.k <= n:
+            raise ValueError(f"top_k: k must be from 0 to {n}, the size of axis {self.axis} of {x}, got {self.k}")
+        if n > 2**31:
+            raise ValueError(f"top_k: places along axis {self.axis} of {x} do not fit their dtype int32")
+
+    @override
+    def ranks(self, x: NDArray) -> NDArray:
+        (key,) = _keys(x)
+        return _descending(key)
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        outs = [aval.strong() for aval in self.abstract_eval(x.aval)]
+        if dtypes.itemsize_bits(x.aval.dtype) < 8:  # for which XLA gives the places a layout that it refuses
+            wide = dtypes.int8 if dtypes.is_signed(x.aval.dtype) else dtypes.uint8
+            (x,) = builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, wide)])
+            values, places = self.lower(builder, x)
+            return [*builder.emit("stablehlo.convert", [values], outs[:1]), places]
+        order = list(range(x.aval.ndim))
+        order[self.axis], order[-1] = order[-1], order[self.axis]
+        attrs: Mapping[str, Attr] = {"permutation": Dims(tuple(order))}
+
+        def swapped(shape: Shape) -> Shape:
+            return tuple([shape[i] for i in order])
+
+        def turned(y: Ir) -> Ir:
+            if self.axis == x.aval.ndim - 1:
+                return y
+            aval = ShapedArray(swapped(y.aval.shape), y.aval.dtype)
+            return builder.emit("stablehlo.transpose", [y], [aval], attrs)[0]
+
+        found = [ShapedArray(swapped(aval.shape), aval.dtype) for aval in outs]
+        return [turned(y) for y in builder.emit("chlo.top_k", [turned(x)], found, {"k": self.k})]
+
+
+def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> tuple[Array, Array]:
+    """The `k` greatest elements along `axis`, the greatest first, and their places (`i32`).
+
+    Of elements that are equal the earlier one comes first. 0.0 is greater than -0.0, and NaN greater than all numbers
+    (less than all, if its sign bit is set). Raises ValueError for complex numbers, a `k` that is negative or greater
+    than the axis, and an axis that there is not; TypeError for an operand without axes.
+
+    >>> values, places = top_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([9.0, 6.0], [0, 2])
+    """
+    x = as_value(operand, "top_k: operand")
+    count = static_int("top_k", k, "k")
+    out, places = bind(TopK(count, axis_of("top_k", axis, x.aval.ndim)), x)
+    return as_array(out), as_array(places)
+
+
+# ------------------------------------------------------------------ nearly the greatest
+
+
+@final
+@frozen(eq=False)
+class ApproxTopK(Greatest):
+    """On the CPU, as in XLA, nothing is approximate but the number of results that are not brought together."""
+
+    name = "approx_top_k"
+    k: int
+    reduction_dimension: int
+    recall_target: float
+    is_max_k: bool
+    reduction_input_size_override: int
+    aggregate_to_topk: bool
+
+    @override
+    def axis_in(self, ndim: int) -> int:
+        return self.reduction_dimension % ndim
+
+    @override
+    def moved_to(self, axis: int) -> Primitive:
+        return evolve(self, reduction_dimension=axis)
+
+    @override
+    def check(self, x: ShapedArray) -> None:
+        if self.k <= 0:
+            raise ValueError(f"approx_top_k: k must be positive, got {self.k}")
+        if not x.ndim:
+            raise TypeError(f"approx_top_k: operand must have an axis, got {x}")
+        if not -x.ndim <= self.reduction_dimension < x.ndim:
+            raise AxisError(f"approx_top_k: reduction_dimension {self.reduction_dimension} is no axis of {x}")
+        n = x.shape[self.axis_in(x.ndim)]
+        if n < self.k:
+            raise ValueError(f"approx_top_k: k must be at most {n}, the size of the axis of {x}, got {self.k}")
+        if not dtypes.is_float(x.dtype):
+            raise ValueError(f"approx_top_k: operand must be of floats, got {x}; convert it")
+        if not 0 < self.recall_target <= 1:
+            raise ValueError(f"approx_top_k: recall_target must be above 0 and at most 1, got {self.recall_target}")
+        if 0 <= self.reduction_input_size_override < n:
+            raise ValueError(
+                f"approx_top_k: reduction_input_size_override must be -1 or at least {n}, the size of the axis, "
+                f"got {self.reduction_input_size_override}"
+            )
+
+    @override
+    def count(self, x: ShapedArray) -> int:
+        """As many as a tree of TPUs' tiles leaves."""
+        if self.aggregate_to_topk:
+            return self.k
+        n = x.shape[self.axis_in(x.ndim)]
+        tile = 1024 if x.ndim == 1 else 128
+        if n <= tile:
+            return n
+        if self.k == 1:
+            return tile
+        whole = n if self.reduction_input_size_override < 0 else self.reduction_input_size_override
+        if self.recall_target == 1:
+            return n
+        windows = max(math.ceil((1 - self.k) / math.log(self.recall_target)), tile)
+        halvings = (whole // min(windows, whole)).bit_length() - 1
+        if not halvings:
+            return n
+        most = (n // tile - 1).bit_length()
+        return -(-n // (tile << min(halvings, most))) * tile
+
+    @override
+    def ranks(self, x: NDArray) -> NDArray:
+        (key,) = _keys(x)
+        return _descending(np.where(np.isnan(key), math.nan, key + 0.0).astype(key.dtype)) if self.is_max_k else key
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        axis = self.axis_in(x.aval.ndim)
+        outs = [aval.strong() for aval in self.abstract_eval(x.aval)]
+        numbers = ShapedArray(x.aval.shape, dtypes.int32)
+        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        element, place = ShapedArray((), x.aval.dtype), ShapedArray((), dtypes.int32)
+        region = Region((element, element, place, place), self.emit_before)
+        attrs: Mapping[str, Attr] = {"dimension": axis, "is_stable": True}
+        found = builder.emit("stablehlo.sort", [x, places], [x.aval.strong(), numbers], attrs, [region])
+        limits = list(x.aval.shape)
+        limits[axis] = outs[0].shape[axis]
+        window: Mapping[str, Attr] = {
+            "start_indices": Dims((0,) * x.aval.ndim),
+            "limit_indices": Dims(tuple(limits)),
+            "strides": Dims((1,) * x.aval.ndim),
+        }
+        return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
+
+    def emit_before(self, builder: Builder, args: Sequence[Ir]) -> Sequence[Ir]:
+        x, y = [_with_one_zero(builder, a) for a in args[:2]]
+        return [_compare(builder, "GT" if self.is_max_k else "LT", x, y)]
+
+
+def _approximate(
+    name: str,
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex,
+    recall_target: float,
+    is_max_k: bool,
+    reduction_input_size_override: SupportsIndex,
+    aggregate_to_topk: bool,
+) -> tuple[Array, Array]:
+    prim = ApproxTopK(
+        static_int(name, k, "k"),
+        static_int(name, reduction_dimension, "reduction_dimension"),
+        float(recall_target),
+        is_max_k,
+        static_int(name, reduction_input_size_override, "reduction_input_size_override"),
+        bool(aggregate_to_topk),
+    )
+    out, places = bind(prim, as_value(operand, f"{name}: operand"))
+    return as_array(out), as_array(places)
+
+
+def approx_max_k(
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: SupportsIndex = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The `k` greatest floats along `reduction_dimension`, the greatest first, and their places (`i32`).
+
+    Accelerators may miss some: of the true ones they find the share `recall_target`. On the CPU all are found.
+    Without `aggregate_to_topk` more than `k` may be given, those that the search ends with. An axis that is part of a
+    longer one says how long in `reduction_input_size_override`. NaN is the greatest.
+
+    Raises ValueError for a `k` that is not positive or greater than the axis and for dtypes other than floats.
+
+    >>> values, places = approx_max_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([9.0, 6.0], [0, 2])
+    """
+    search = recall_target, True, reduction_input_size_override, aggregate_to_topk
+    return _approximate("approx_max_k", operand, k, reduction_dimension, *search)
+
+
+def approx_min_k(
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: SupportsIndex = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The `k` least floats along `reduction_dimension`, the least first, and their places (`i32`): as `approx_max_k`.
+
+    >>> values, places = approx_min_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([3.0, 6.0], [1, 2])
+    """
+    search = recall_target, False, reduction_input_size_override, aggregate_to_topk
+    return _approximate("approx_min_k", operand, k, reduction_dimension, *search)

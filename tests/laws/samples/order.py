@@ -1,0 +1,40 @@
+"""Samples of sorting and of finding the greatest."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from jax import lax
+
+from tests.laws.samples.making import Function, Sample, grid, i32, of
+from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+
+
+def _approximate(p: Any) -> Function:
+    function = lax.approx_max_k if p.is_max_k else lax.approx_min_k
+    search = p.recall_target, p.reduction_input_size_override, p.aggregate_to_topk
+    return lambda x: function(x, p.k, p.reduction_dimension, *search)
+
+
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
+    {
+        "sort": lambda p: lambda *xs: lax.sort(xs, p.dimension, p.is_stable, p.num_keys),
+        "top_k": lambda p: lambda x: lax.top_k(x, p.k, axis=p.axis),
+        "approx_top_k": _approximate,
+    }
+)
+
+SAMPLES: Final[tuple[Sample, ...]] = (
+    of(Sort(1, True, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    of(Sort(0, True, 2), (i32(2, 1, 2, 1), grid(4), grid(4) + 3)),
+    of(Sort(0, False, 1), (grid(3, 2), i32([5, 6], [1, 2], [3, 4]))),
+    of(TopK(2, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    of(TopK(2, 0), (grid(3, 2),)),
+    of(ApproxTopK(2, -1, 0.95, True, -1, True), (grid(2, 3),)),
+    of(ApproxTopK(1, 0, 0.5, False, -1, False), (grid(3),)),
+)

@@ -1,0 +1,61 @@
+"""Sorting, where its laws and the table of functions don't look."""
+
+# jaxlib's module has no types.
+# mypy: disable-error-code="import-untyped"
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from jaxlib import _jax
+
+import tracefx as fx
+from tracefx import lax
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.ops.sorting import ApproxTopK, TopK
+
+SIZES = (1, 129, 384, 897, 1025, 5000, 100_000)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("whole", [-1, 10**6])
+def test_as_many_are_left_as_in_xla(rank: int, whole: int) -> None:
+    for n, k, recall in itertools.product(SIZES, (1, 2, 50, 1000), (0.5, 0.95, 0.999)):
+        if k <= n:
+            x = ShapedArray((3,) * (rank - 1) + (n,), np.dtype(np.float32))
+            wanted, _ = _jax.approx_top_k_reduction_output_size(n, rank, k, recall, False, whole)
+            assert ApproxTopK(k, -1, recall, True, whole, False).count(x) == wanted, (n, k, recall)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2"])
+def test_narrow_numbers(dtype: str) -> None:
+    x = np.arange(-8, 8) % 7
+    given = fx.numpy.array(x, dtype=dtype)
+    for f in (lax.sort, fx.jit(lax.sort)):
+        np.testing.assert_array_equal(np.asarray(f(given)).astype(np.float32), np.sort(x).astype(np.float32))
+    for g in (lax.top_k, fx.jit(lax.top_k, static_argnums=1)):
+        values, places = g(given, 5)
+        np.testing.assert_array_equal(np.asarray(values).astype(np.float32), np.sort(x)[:-6:-1])
+        np.testing.assert_array_equal(places, np.argsort(-x, kind="stable")[:5])
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.int16), np.dtype(np.float16)])
+def test_the_greatest_of_long_lines_are_those_of_short_ones(dtype: DType) -> None:
+    rng = np.random.default_rng(0)
+    x: NDArray = rng.integers(-20, 20, (2, 3, 5000)).astype(dtype)
+    if dtype.kind == "f":
+        x[0, 0, 3:6] = np.nan, -0.0, np.inf
+    order = np.argsort(TopK(7, 2).ranks(x), 2, kind="stable")[..., :7]
+    for axis in (0, 2):
+        values, places = TopK(7, axis).impl(np.ascontiguousarray(np.moveaxis(x, 2, axis)))
+        np.testing.assert_array_equal(np.moveaxis(places, axis, 2), order)
+        np.testing.assert_array_equal(np.moveaxis(values, axis, 2), np.take_along_axis(x, order, 2))
+
+
+def test_zeros_and_nan_keep_their_signs_in_order() -> None:
+    x = np.array([0.0, np.nan, -0.0, 1, -np.nan, -0.0, 0.0, -1], np.float32)
+    for f in (lax.sort, fx.jit(lax.sort)):
+        np.testing.assert_array_equal(np.signbit(np.asarray(f(x))[:5]), [True, False, True, True, False])
