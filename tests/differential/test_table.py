@@ -32,6 +32,11 @@ OTHERS: Final = {
         *("float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
         *("float8_e8m0fnu", "complexfloating", "floating", "generic", "inexact", "integer", "number", "signedinteger"),
         *("unsignedinteger", "finfo", "iinfo"),
+        # what reads and writes, in tests/numpy/test_interchange.py; objects of NumPy's
+        *("from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "load", "save", "savez"),
+        *("array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions", "index_exp", "s_"),
+        # takes a function, in tests/numpy/test_functions_of_functions.py
+        *("mask_indices",),
     ),
     "lax": (
         # enumerations and tuples that are arguments

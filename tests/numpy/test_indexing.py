@@ -209,3 +209,20 @@ def test_an_index_may_hold_arrays_of_any_kind() -> None:
     x = fnp.array(X)
     assert isinstance(x[fnp.array(1)], Array)
     assert x[fnp.array(1), fnp.array([0])].shape == (1, 4)
+
+
+def test_bools_in_ix_stand_for_the_indices_where_they_are_true() -> None:
+    rows, columns = fnp.ix_(fnp.array([True, False, True]), fnp.array([1]))
+    assert (rows.tolist(), columns.tolist()) == ([[0], [2]], [[1]])
+
+
+def test_indices_out_of_bounds_are_found_where_they_are_known() -> None:
+    with pytest.raises(TypeError, match="use mode 'wrap' or 'clip'"):
+        fx.jit(lambda i: fnp.ravel_multi_index((i,), (3,)))(1)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_places_in_the_flattened_array(order: Any) -> None:
+    rows, columns = np.array([1, 0, 1]), np.array([2, 1, 0])
+    found = fnp.ravel_multi_index((rows, columns), (2, 3), order=order)
+    assert found.tolist() == np.ravel_multi_index((rows, columns), (2, 3), order=order).tolist()

@@ -20,6 +20,13 @@ class Buffer(Protocol):
     """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
 
 
+class SupportsDLPack(Protocol):
+    """Another library's array, as DLPack's Python protocol has it."""
+
+    def __dlpack__(self) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
 class Device(Protocol):
     """Where programs run."""
 
@@ -118,6 +125,10 @@ class Backend(Protocol):
 
     def to_dlpack(self, buffer: Buffer) -> CapsuleType:
         """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have."""
+        ...
+
+    def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
+        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be."""
         ...
 
     def read(self, buffer: Buffer) -> NDArray:

@@ -261,6 +261,38 @@ newaxis: Final = None
 
 if TYPE_CHECKING:
     from tracefx.numpy import fft
+    from tracefx.numpy.index_tricks import (
+        c_,
+        diag_indices,
+        diag_indices_from,
+        index_exp,
+        indices,
+        ix_,
+        mask_indices,
+        mgrid,
+        ogrid,
+        r_,
+        ravel_multi_index,
+        s_,
+        tril_indices,
+        tril_indices_from,
+        triu_indices,
+        triu_indices_from,
+        unravel_index,
+    )
+    from tracefx.numpy.interchange import (
+        from_dlpack,
+        frombuffer,
+        fromfile,
+        fromfunction,
+        fromiter,
+        fromstring,
+        load,
+        save,
+        savez,
+    )
+    from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
+    from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
 else:  # type checkers would take it to have any name
 
@@ -315,3 +347,9 @@ __all__ += ["true_divide", "trunc", "where"]
 __all__ += ["at"]
 __all__ += ["fft"]
 __all__ += ["block", "column_stack", "concat", "dsplit", "dstack", "hsplit", "unstack", "vsplit"]
+__all__ += ["c_", "diag_indices", "diag_indices_from", "index_exp", "indices", "ix_", "mask_indices", "mgrid", "ogrid"]
+__all__ += ["r_", "ravel_multi_index", "s_", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from"]
+__all__ += ["unravel_index"]
+__all__ += ["broadcast_shapes", "can_cast", "iscomplexobj", "isrealobj", "isscalar", "iterable", "shape"]
+__all__ += ["array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]
+__all__ += ["from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "load", "save", "savez"]

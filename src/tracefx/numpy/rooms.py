@@ -14,6 +14,13 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "fft": "fft",
         "stacking": "block column_stack concat dsplit dstack hsplit unstack vsplit",
+        "index_tricks": (
+            "c_ diag_indices diag_indices_from index_exp indices ix_ mask_indices mgrid ogrid r_ "
+            "ravel_multi_index s_ tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
+        ),
+        "questions": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable shape",
+        "printing": "array_repr array_str get_printoptions printoptions set_printoptions",
+        "interchange": "from_dlpack frombuffer fromfile fromfunction fromiter fromstring load save savez",
     }
 )
 

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device
+from tracefx.core.backend import Buffer, Device, SupportsDLPack
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, escaped
@@ -278,6 +278,10 @@ class XlaBackend:
 
     def to_dlpack(self, buffer: Buffer) -> CapsuleType:
         return runtime.to_dlpack(cast(runtime.Buffer, buffer))
+
+    def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
+        where = runtime.devices()[0] if device is None else cast(runtime.Device, device)
+        return runtime.from_dlpack(external, where, copy=copy)
 
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))
