@@ -13,6 +13,7 @@ from tracefx.core.literal import Literal
 
 if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
+    from tracefx.core.primitive import Primitive
 
 
 class Ir(Protocol):
@@ -89,6 +90,14 @@ class Builder(Protocol):
         ...
 
     def constant(self, value: Literal | NDArray) -> Ir: ...
+
+    def retyped(self, x: Ir, aval: ShapedArray) -> Ir:
+        """The words of random keys, `u32[..., words]`, as the keys, or the other way round: the same numbers."""
+        ...
+
+    def per_word(self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> list[Ir]:
+        """What an operation that moves elements does with random keys: the same with each of their words."""
+        ...
 
     def unshared(self, x: Ir) -> Ir:
         """`x`; where it repeats an array, another value that does the same and has no use yet."""

@@ -44,6 +44,7 @@ class Kind(Enum):
     FLOAT = "float"
     COMPLEX = "complex"
     FLOAT0 = "float0"
+    KEY = "random key"
 
 
 bool_: Final[DType] = np.dtype(np.bool_)
@@ -76,6 +77,11 @@ complex64: Final[DType] = np.dtype(np.complex64)
 complex128: Final[DType] = np.dtype(np.complex128)
 # The tangent of an integer or bool: a vector space with one point, stored in no bytes. Equal to jax.dtypes.float0.
 float0: Final[DType] = np.dtype([("float0", np.void, 0)])
+# Keys of random numbers: records of words, which NumPy moves about as it does numbers and refuses to compute with. The
+# field's name says which generator a key is for.
+key_fry: Final[DType] = np.dtype([("fry", np.uint32, (2,))])
+key_rbg: Final[DType] = np.dtype([("rbg", np.uint32, (4,))])
+key_urbg: Final[DType] = np.dtype([("urbg", np.uint32, (4,))])
 
 
 class _Row(NamedTuple):
@@ -116,10 +122,15 @@ _ROWS: Final[Mapping[DType, _Row]] = MappingProxyType(
         complex64: _Row("complex64", "c64", Kind.COMPLEX, 64),
         complex128: _Row("complex128", "c128", Kind.COMPLEX, 128),
         float0: _Row("float0", "float0", Kind.FLOAT0, 0),
+        key_fry: _Row("key<fry>", "key<fry>", Kind.KEY, 64),
+        key_rbg: _Row("key<rbg>", "key<rbg>", Kind.KEY, 128),
+        key_urbg: _Row("key<urbg>", "key<urbg>", Kind.KEY, 128),
     }
 )
 
-ALL_DTYPES: Final[tuple[DType, ...]] = tuple(_ROWS)
+KEY_DTYPES: Final[tuple[DType, ...]] = (key_fry, key_rbg, key_urbg)
+ALL_DTYPES: Final[tuple[DType, ...]] = tuple(dtype for dtype in _ROWS if dtype not in KEY_DTYPES)
+"""All but those of random keys, which are no numbers."""
 
 # Plain dicts, never written after this: a lookup through a MappingProxyType costs half as much again.
 _SHORT_NAMES: Final[dict[DType, str]] = {dtype: row.short for dtype, row in _ROWS.items()}
@@ -135,10 +146,10 @@ _TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d 
 _REALS: Final[dict[DType, DType]] = {d: d for d in _ROWS} | {complex64: float32, complex128: float64}
 _NARROWED: Final[dict[DType, DType]] = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
 
-# What means a dtype by itself: the dtype, its scalar type, its name. float0's scalar type is np.void, so it has none.
+# What means a dtype by itself: the dtype, its scalar type, its name. Records, whose scalar type is np.void, have none.
 _EXPLICIT: Final[dict[object, DType]] = {
     **{dtype: dtype for dtype in _ROWS},
-    **{dtype.type: dtype for dtype in _ROWS if dtype is not float0},
+    **{dtype.type: dtype for dtype, row in _ROWS.items() if row.kind not in (Kind.FLOAT0, Kind.KEY)},
     **{row.name: dtype for dtype, row in _ROWS.items()},
 }
 _SCALARS_32: Final[dict[object, DType]] = {bool: bool_, int: int32, float: float32, complex: complex64}
@@ -185,8 +196,20 @@ def _refuse(x: object, argument: str, cause: Exception | None = None) -> NoRetur
         hint = f" Its bytes are swapped: convert the data with .astype({x.newbyteorder('=').name!r}) first."
     elif isinstance(x, str) and x in _BY_SHORT_NAME:
         hint = f" Write {_BY_SHORT_NAME[x].name!r}."
-    supported = ", ".join(row.name for row in _ROWS.values())
+    supported = ", ".join(_ROWS[dtype].name for dtype in ALL_DTYPES)
     raise TypeError(f"{argument}={x!r} is no dtype that arrays can have.{hint} Supported are {supported}.") from cause
+
+
+def name(dtype: DType) -> str:
+    """The dtype's name, also where NumPy has none for it.
+
+    >>> name(float32), name(float0), name(key_fry)
+    ('float32', 'float0', 'key<fry>')
+    """
+    try:
+        return _ROWS[dtype].name
+    except KeyError:
+        _refuse(dtype, "dtype")
 
 
 def short_name(dtype: DType) -> str:
@@ -253,6 +276,16 @@ def is_complex(dtype: DType) -> bool:
 def is_inexact(dtype: DType) -> bool:
     """Whether the elements are real or complex floating-point numbers: what can be differentiated."""
     return dtype in _INEXACT
+
+
+def is_key(dtype: DType) -> bool:
+    """Whether the elements are keys of random numbers."""
+    return dtype.names is not None and dtype in KEY_DTYPES
+
+
+def key_words(dtype: DType) -> int:
+    """How many 32-bit words a key of this dtype has."""
+    return dtype.itemsize // 4
 
 
 def itemsize_bits(dtype: DType) -> int:
@@ -334,6 +367,10 @@ def real_dtype(dtype: DType) -> DType:
         _refuse(dtype, "dtype")
 
 
+def _called(dtype: DType) -> str:
+    return f"{name(dtype)}, whose elements are no numbers" if is_key(dtype) else str(dtype)
+
+
 @functools.cache
 def finfo(dtype: DType) -> ml_dtypes.finfo:
     """The limits of a float dtype (or of a complex dtype's parts); TypeError for others.
@@ -342,7 +379,7 @@ def finfo(dtype: DType) -> ml_dtypes.finfo:
     0.0078125
     """
     if dtype not in _INEXACT:
-        raise TypeError(f"finfo describes float and complex dtypes, got {dtype}; iinfo describes integers")
+        raise TypeError(f"finfo describes float and complex dtypes, got {_called(dtype)}; iinfo describes integers")
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
 
 
@@ -354,5 +391,5 @@ def iinfo(dtype: DType) -> ml_dtypes.iinfo:
     (-8, 7)
     """
     if dtype not in _INTEGERS:
-        raise TypeError(f"iinfo describes integer dtypes, got {dtype}; finfo describes floats")
+        raise TypeError(f"iinfo describes integer dtypes, got {_called(dtype)}; finfo describes floats")
     return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated

@@ -53,7 +53,7 @@ _WORD: Final = re.compile(
     | (?P<complex>\({_FLOAT}[+-]{_FLOAT.removeprefix("-?")}j\)|{_FLOAT}j(?!\w))
     | (?P<number>-?0x[0-9a-f]+(?!\w)|{_FLOAT}(?!\w))
     | (?P<string>b?'(?:[^\\'\n]|{_ESCAPE})*'|b?"(?:[^\\"\n]|{_ESCAPE})*")
-    | (?P<name>[A-Za-z_]\w*)
+    | (?P<name>key<[a-z]+>|[A-Za-z_]\w*)
     | (?P<opaque><(?s:.*))  # nothing can be read from there on
     | (?P<mark>[{{}}()\[\].,;:=*])
     """,

@@ -124,7 +124,7 @@ class ShownAsJax:
 RESERVED: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", "infj"})
 """Words that are no variables; a variable whose letters spell one has `_` after it."""
 
-DTYPES: Final[Mapping[str, DType]] = {"float0" if d is dtypes.float0 else d.name: d for d in dtypes.ALL_DTYPES}
+DTYPES: Final[Mapping[str, DType]] = {dtypes.name(d): d for d in (*dtypes.ALL_DTYPES, *dtypes.KEY_DTYPES)}
 _DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES.items()}
 _TAKEN: Final = frozenset({*RESERVED, "True", "False", "None", "_", "complex", "frozenset", "PyTreeDef", *DTYPES}) | {
     dtypes.short_name(d) for d in DTYPES.values()

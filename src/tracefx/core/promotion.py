@@ -110,9 +110,9 @@ def _meet(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool
 
 
 def _node(dtype: DType, weak: bool) -> str | None:
-    """The place of a type in the order; None for float0, which has none."""
+    """The place of a type in the order; None for float0 and random keys, which have none."""
     kind = dtypes.kind(dtype)
-    if kind is Kind.FLOAT0:
+    if kind is Kind.FLOAT0 or kind is Kind.KEY:
         return None
     return _WEAK_TYPES[kind] if weak else dtypes.short_name(dtype)
 
@@ -137,6 +137,8 @@ def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
     what = f"{', '.join(names[:-1])} and {names[-1]} have no dtype in common to promote to."
     if any(dtypes.kind(dtype) is Kind.FLOAT0 for dtype, _ in types):
         return f"{what} float0 is the tangent of integers and bools and takes part in no arithmetic: leave it out"
+    if any(dtypes.kind(dtype) is Kind.KEY for dtype, _ in types):
+        return f"{what} Random keys are no numbers: draw numbers with tracefx.random, or look at random.key_data(key)"
     widest = max((dtype for dtype, _ in types), key=dtypes.itemsize_bits)
     target = widest if dtypes.itemsize_bits(widest) > 8 else dtypes.float32
     return (
@@ -146,4 +148,4 @@ def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
 
 
 def _name(dtype: DType) -> str:
-    return "float0" if dtypes.kind(dtype) is Kind.FLOAT0 else dtype.name
+    return dtypes.name(dtype)

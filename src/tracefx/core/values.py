@@ -23,6 +23,11 @@ from tracefx.core.settings import X64
 Value: TypeAlias = Array | Literal
 
 
+def _keys(words: NDArray, aval: ShapedArray) -> NDArray:
+    """Keys from their words, which are along the last axis."""
+    return np.ascontiguousarray(words).view(aval.dtype).reshape(aval.shape)
+
+
 _WORTH_FREEING: Final = 1 << 16  # bytes
 
 
@@ -45,7 +50,10 @@ class ConcreteArray(Array):
         host = self.host  # read once: another thread's `adopt` may drop it
         if host is None:
             assert self.buffer is not None
-            host = self.host = BACKEND.value.read(self.buffer)
+            host = BACKEND.value.read(self.buffer)
+            if dtypes.is_key(self.aval.dtype):
+                host = _keys(host, self.aval)
+            self.host = host
         return host
 
     def adopt(self, buffer: Buffer) -> None:
@@ -68,6 +76,11 @@ class ConcreteArray(Array):
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
         host = self.numpy()
+        if dtypes.is_key(host.dtype):
+            raise TypeError(
+                f"random keys, such as this {self.aval}, are no numbers: draw numbers from them with tracefx.random, "
+                "or look at their words with tracefx.random.key_data"
+            )
         if host.flags.writeable:
             host = host.view()
             host.flags.writeable = False
@@ -88,6 +101,8 @@ class ConcreteArray(Array):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
+        if dtypes.is_key(self.aval.dtype):
+            self.concrete(ConcretizationError)
         if copy:
             return ConcreteArray(self.aval, private_copy(self.numpy(), self.aval.dtype)).__dlpack__()
         buffer = self.buffer
@@ -108,13 +123,21 @@ class ConcreteArray(Array):
 
     @override
     def __repr__(self) -> str:
+        if dtypes.is_key(self.aval.dtype):
+            return f"Array({self.aval}, words={self.words().tolist()})"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.aval.weak_type else ""
         return f"Array({body}, dtype={self.aval.dtype}{weak})"
 
     @override
     def __str__(self) -> str:
-        return str(self.numpy())
+        return repr(self) if dtypes.is_key(self.aval.dtype) else str(self.numpy())
+
+    def words(self) -> NDArray:
+        """What random keys are made of, along one more axis at the end."""
+        generator = dtypes.name(self.aval.dtype).removeprefix("key<").removesuffix(">")
+        found: NDArray = self.numpy()[generator]
+        return found
 
     @override
     def __format__(self, spec: str) -> str:
@@ -144,7 +167,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     if isinstance(x, (Array, Literal)):
         return x
     if isinstance(x, np.ndarray):
-        if x.ndim or x.dtype == dtypes.float0:
+        if x.ndim or x.dtype.names is not None:
             return from_numpy(x)
         x = x[()]
     if isinstance(x, np.generic):

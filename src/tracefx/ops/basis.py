@@ -27,7 +27,16 @@ from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast, convert_host
-from tracefx.ops.operation import Domain, LinearOperation, Operation, remembered, require_axes, static_shape
+from tracefx.ops.operation import (
+    Domain,
+    LinearOperation,
+    Moves,
+    Operation,
+    refuse_keys,
+    remembered,
+    require_axes,
+    static_shape,
+)
 from tracefx.ops.static import ShapeError, static_ints
 
 # ------------------------------------------------------------------ convert_element_type
@@ -44,6 +53,8 @@ class ConvertElementType(Operation, Differentiable, Transposable):
     @remembered("new_dtype", "weak_type")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
+        if dtypes.is_key(x.dtype) or dtypes.is_key(self.new_dtype):
+            refuse_keys(self.name, x.dtype if dtypes.is_key(x.dtype) else self.new_dtype)
         return ShapedArray(x.shape, self.new_dtype, self.weak_type)
 
     @override
@@ -125,7 +136,7 @@ def retyped(x: Value, dtype: DType, weak_type: bool) -> Value:
 
 @final
 @frozen(eq=False)
-class Reshape(LinearOperation):
+class Reshape(LinearOperation, Moves):
     name = "reshape"
     new_sizes: Shape
 
@@ -177,7 +188,7 @@ _reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
 
 @final
 @frozen(eq=False)
-class Transpose(LinearOperation):
+class Transpose(LinearOperation, Moves):
     name = "transpose"
     permutation: tuple[int, ...]
 
@@ -241,7 +252,7 @@ def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
 
 @final
 @frozen(eq=False)
-class BroadcastInDim(LinearOperation, ShownAsJax):
+class BroadcastInDim(LinearOperation, ShownAsJax, Moves):
     name = "broadcast_in_dim"
     shape: Shape
     broadcast_dimensions: tuple[int, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -12,9 +13,10 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType
+from tracefx.core.values import Value
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise import NonDifferentiable, bind_binary
-from tracefx.ops.operation import ANY, Domain
+from tracefx.ops.operation import ANY, Domain, run_alone
 
 ORDERED: Final = Domain(
     "booleans, integers or floats", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d) or dtypes.is_float(d)
@@ -31,8 +33,21 @@ class Comparison(NonDifferentiable):
         return dtypes.bool_
 
     @override
+    def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
+        if any(dtypes.is_key(x.aval.dtype) for x in args):  # which no ufunc takes
+            return run_alone(self, args)
+        return super()._evaluate_any(args)
+
+    @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        return stablehlo.compare(builder, self.direction, *operands)
+        x, y = operands
+        if not dtypes.is_key(x.aval.dtype):
+            return stablehlo.compare(builder, self.direction, x, y)
+        # Keys are equal where all of their words are.
+        words = stablehlo.key_words(x.aval)
+        alike = stablehlo.compare(builder, self.direction, *[builder.retyped(each, words) for each in operands])
+        combine, start = ("stablehlo.and", True) if self.direction == "EQ" else ("stablehlo.or", False)
+        return stablehlo.reduce(builder, combine, alike, start, (words.ndim - 1,))
 
 
 @final

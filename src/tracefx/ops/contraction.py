@@ -17,13 +17,13 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, Ir, Text
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero, not_linear
+from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import fit, transpose
+from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
-from tracefx.ops.elementwise import add_tangents
-from tracefx.ops.operation import Operation, remembered
+from tracefx.ops.operation import remembered
 from tracefx.ops.static import static_ints
 
 
@@ -59,9 +59,8 @@ Axes: TypeAlias = tuple[int, ...]
 
 @final
 @frozen(eq=False)
-class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
+class DotGeneral(Bilinear, ShownAsJax):
     name = "dot_general"
-    arity = 2
     dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     precision: Precisions = field(default=None, metadata={"hide_default": True})
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
@@ -133,27 +132,14 @@ class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
     # ------------------------------------------------------------------ derivatives
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        (x, y), (dx, dy) = primals, tangents
-        aval = out.aval.tangent()
-        left = dx if isinstance(dx, Zero) else fit(bind1(self, dx, y), aval)
-        right = dy if isinstance(dy, Zero) else fit(bind1(self, x, dy), aval)
-        if isinstance(left, Zero) and isinstance(right, Zero):
-            return [out], [Zero(aval)]
-        return [out], [add_tangents(left, right)]
+    def pulled_left(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
+        (xc, yc), (xb, yb) = self.dimension_numbers
+        return self._pulled(ct, x, xc, xb, y, yc, yb, y_first=False)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        (ct,), (x, y) = cts, args
-        assert not isinstance(ct, Zero)
+    def pulled_right(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
         (xc, yc), (xb, yb) = self.dimension_numbers
-        if isinstance(x, Linear):
-            if isinstance(y, Linear):
-                raise not_linear(self)
-            return [self._pulled(ct, x.aval, xc, xb, y, yc, yb, y_first=False), None]
-        assert isinstance(y, Linear)
-        return [None, self._pulled(ct, y.aval, yc, yb, x, xc, xb, y_first=True)]
+        return self._pulled(ct, y, yc, yb, x, xc, xb, y_first=True)
 
     def _pulled(
         self, ct: Value, x: ShapedArray, xc: Axes, xb: Axes, y: Value, yc: Axes, yb: Axes, *, y_first: bool
@@ -205,12 +191,17 @@ class DotGeneral(Operation, Differentiable, Transposable, ShownAsJax):
             "rhs_contracting_dimensions": rc,
         }
         numbers = ", ".join([f"{name} = {list(axes)}" for name, axes in lists.items() if axes])
-        both = self.precision or (Precision.DEFAULT, Precision.DEFAULT)
         attrs: dict[str, Attr] = {
             "dot_dimension_numbers": Text(f"#stablehlo.dot<{numbers}>"),
-            "precision_config": Text(f"[{', '.join([f'#stablehlo<precision {p.name}>' for p in both])}]"),
+            "precision_config": precision_config(self.precision),
         }
         return builder.emit("stablehlo.dot_general", operands, [out], attrs)[0]
+
+
+def precision_config(precision: Precisions) -> Text:
+    """The precision as an attribute of StableHLO's operations that multiply."""
+    both = precision or (Precision.DEFAULT, Precision.DEFAULT)
+    return Text(f"[{', '.join([f'#stablehlo<precision {p.name}>' for p in both])}]")
 
 
 def _converted(builder: Builder, x: Ir, dtype: DType) -> Ir:
@@ -245,8 +236,8 @@ def _component_bits(dtype: DType) -> int:
 @functools.lru_cache(maxsize=4096)
 def _out_dtype(lhs: DType, rhs: DType, preferred: DType | None) -> DType:
     for side, dtype in (("lhs", lhs), ("rhs", rhs)):
-        if dtype == dtypes.float0:
-            raise TypeError(f"dot_general: {side} is of dtype {dtype}, which has no elements to multiply")
+        if dtype == dtypes.float0 or dtypes.is_key(dtype):
+            raise TypeError(f"dot_general: {side} is of dtype {dtypes.name(dtype)}, which has no numbers to multiply")
     left, right = _wealth(lhs), _wealth(rhs)
     if left == right and lhs != rhs:
         raise TypeError(f"dot_general: lhs, {lhs}, and rhs, {rhs}, have no dtype in common; convert one with astype")
@@ -284,19 +275,20 @@ def _accumulator(operand: DType, out: DType) -> DType:
 # ------------------------------------------------------------------ functions
 
 
-def _precisions(precision: PrecisionLike) -> Precisions:
+def precisions(name: str, precision: PrecisionLike) -> Precisions:
+    """The precision for both operands of the operation `name`; ValueError for a name that stands for none."""
     if precision is None:
         return None
     left, right = precision if isinstance(precision, tuple) else (precision, precision)
-    return _precision(left), _precision(right)
+    return _precision(name, left), _precision(name, right)
 
 
-def _precision(p: Precision | str) -> Precision:
+def _precision(name: str, p: Precision | str) -> Precision:
     if isinstance(p, Precision):
         return p
     found = _NAMES.get(p)
     if found is None:
-        raise ValueError(f"dot_general: precision must be a Precision or one of {', '.join(_NAMES)}, got {p!r}")
+        raise ValueError(f"{name}: precision must be a Precision or one of {', '.join(_NAMES)}, got {p!r}")
     return found
 
 
@@ -329,7 +321,7 @@ def dot_general(
     contracting = static_ints("dot_general", lc, what), static_ints("dot_general", rc, what)
     batch = static_ints("dot_general", lb, what), static_ints("dot_general", rb, what)
     new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
-    return bind1(DotGeneral((contracting, batch), _precisions(precision), new), lhs, rhs)
+    return bind1(DotGeneral((contracting, batch), precisions("dot_general", precision), new), lhs, rhs)
 
 
 def dot(

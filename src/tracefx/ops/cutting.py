@@ -33,7 +33,7 @@ from tracefx.ops.basis import (
 )
 from tracefx.ops.elementwise import operands as together
 from tracefx.ops.filling import zero
-from tracefx.ops.operation import LinearOperation, remembered
+from tracefx.ops.operation import LinearOperation, Moves, remembered
 from tracefx.ops.selection import select_n
 from tracefx.ops.static import static_ints
 
@@ -42,7 +42,7 @@ from tracefx.ops.static import static_ints
 
 @final
 @frozen(eq=False)
-class Slice(LinearOperation):
+class Slice(LinearOperation, Moves):
     name = "slice"
     start_indices: tuple[int, ...]
     limit_indices: tuple[int, ...]
@@ -143,7 +143,7 @@ PaddingConfig = tuple[tuple[int, int, int], ...]
 
 @final
 @frozen(eq=False)
-class Pad(LinearOperation):
+class Pad(LinearOperation, Moves):
     name = "pad"
     arity = 2
     padding_config: PaddingConfig
@@ -259,7 +259,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
 @final
 @frozen(eq=False)
-class Rev(LinearOperation):
+class Rev(LinearOperation, Moves):
     name = "rev"
     dimensions: tuple[int, ...]
 

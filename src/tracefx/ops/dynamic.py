@@ -26,7 +26,7 @@ from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, full, instanti
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add, operands
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers, ScatterDimensionNumbers
-from tracefx.ops.operation import ANY_NUMBER, Operation, static_shape
+from tracefx.ops.operation import ANY_NUMBER, Moves, Operation, static_shape
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.shape import concatenate, expand_dims, squeeze
@@ -75,7 +75,7 @@ def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxi
 
 @final
 @frozen(eq=False)
-class DynamicSlice(Operation, Differentiable, Transposable):
+class DynamicSlice(Operation, Differentiable, Transposable, Moves):
     """Of an operand, and a start for each of its axes."""
 
     name = "dynamic_slice"
@@ -205,7 +205,7 @@ def _counted_from_0(name: str, i: Value, n: int, allow_negative: bool) -> Value:
 
 
 @final
-class DynamicUpdateSlice(Operation, Differentiable, Transposable):
+class DynamicUpdateSlice(Operation, Differentiable, Transposable, Moves):
     """Of an operand, what is written into it, and a start for each axis."""
 
     __slots__ = ()

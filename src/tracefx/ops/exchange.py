@@ -30,6 +30,7 @@ from tracefx.ops.collective import (
 )
 from tracefx.ops.elementwise import NUMBERS
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers
+from tracefx.ops.operation import Moves
 from tracefx.ops.shape import batch_at
 from tracefx.ops.static import axis_of, static_int
 from tracefx.ops.windows import GatherScatterMode
@@ -39,7 +40,7 @@ from tracefx.ops.windows import GatherScatterMode
 
 @final
 @frozen(eq=False)
-class AllGather(LinearCollective):
+class AllGather(LinearCollective, Moves):
     name = "all_gather"
     all_gather_dimension: int
     axis_name: Names
@@ -174,7 +175,7 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
 
 @final
 @frozen(eq=False)
-class PPermute(LinearCollective):
+class PPermute(LinearCollective, Moves):
     name = "ppermute"
     axis_name: Names
     perm: tuple[tuple[int, int], ...]
@@ -232,7 +233,7 @@ def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]])
 
 @final
 @frozen(eq=False)
-class AllToAll(LinearCollective):
+class AllToAll(LinearCollective, Moves):
     """Cuts `split_axis` into as many pieces as the named axis has members; member `i` gets the `i`-th of every one."""
 
     name = "all_to_all"

@@ -24,7 +24,7 @@ from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, fit, full, instantiate
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise import NUMBERS
-from tracefx.ops.operation import Domain, Operation, remembered, static_shape
+from tracefx.ops.operation import Domain, Moves, Operation, remembered, static_shape
 from tracefx.ops.static import static_ints
 from tracefx.ops.windows import GatherScatterMode, Windows, as_indices, mode_of
 
@@ -94,7 +94,7 @@ def _check_offset(name: str, argument: str, offset: Axes, ndim: int) -> None:
 
 @final
 @frozen(eq=False)
-class Gather(Operation, Differentiable, Transposable):
+class Gather(Operation, Differentiable, Transposable, Moves):
     name = "gather"
     arity = 2
     dimension_numbers: GatherDimensionNumbers
@@ -309,6 +309,8 @@ def _default_fill(dtype: DType) -> Scalar:
         return float("nan")
     if dtypes.is_bool(dtype):
         return True
+    if dtypes.is_key(dtype):
+        return 0
     return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
@@ -379,7 +381,7 @@ class Scattering(Operation, Differentiable):
         x, indices, updates = avals
         if x.dtype != updates.dtype:
             raise TypeError(f"{self.function}: operand and updates must have one dtype, got {x} and {updates}")
-        if not self.takes.accepts(x.dtype):
+        if not self.takes.takes(x.dtype):
             raise TypeError(
                 f"{self.function} takes {self.takes.what}, but operand is {x}; convert it first with astype"
             )

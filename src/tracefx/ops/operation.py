@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
-from typing import ClassVar, Final, TypeVar, final
+from typing import ClassVar, Final, NoReturn, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -100,12 +100,21 @@ class Operation(Primitive, Batchable, Lowerable):
     @override
     @final
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return [self.emit(builder, self.out_aval(*[o.aval for o in operands]), *operands)]
+        return self.lower_to(builder, [self.out_aval(*[o.aval for o in operands])], operands)
 
     @override
     @final
     def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
-        return [self.emit(builder, outs[0], *operands)]
+        (out,) = outs
+        if dtypes.is_key(out.dtype) and isinstance(self, Moves):
+            return builder.per_word(self, outs, operands)
+        return [self.emit(builder, out, *operands)]
+
+
+class Moves:
+    """A capability: the elements are moved about and nothing is computed of them, so that they may be random keys."""
+
+    __slots__ = ()
 
 
 def miscounted(name: str, takes: int, given: int) -> TypeError:
@@ -206,6 +215,8 @@ class Domain:
 
     what: str
     accepts: Callable[[DType], bool]
+    keys: bool = field(default=False, kw_only=True)
+    """Whether random keys, which are no numbers, are taken too."""
     plain: frozenset[DType] = field(init=False, repr=False)
     """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each."""
 
@@ -213,14 +224,25 @@ class Domain:
         plain = frozenset(d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8)
         object.__setattr__(self, "plain", plain)
 
+    def takes(self, dtype: DType) -> bool:
+        return self.accepts(dtype) and (self.keys or not dtypes.is_key(dtype))
+
     def require(self, name: str, *avals: ShapedArray) -> None:
         """`TypeError` unless every operand's dtype is in the domain."""
         for i, aval in enumerate(avals):
-            if aval.dtype not in self.plain and not self.accepts(aval.dtype):
+            if aval.dtype not in self.plain and not self.takes(aval.dtype):
                 raise TypeError(f"{name} takes {self.what}, but operand {i} is {aval}; convert it first with astype")
 
 
-ANY: Final = Domain("any dtype", lambda dtype: True)
+def refuse_keys(name: str, dtype: DType) -> NoReturn:
+    """The error for random keys where an operation takes numbers of any dtype."""
+    raise TypeError(
+        f"{name} takes numbers, but {dtypes.name(dtype)} is the dtype of random keys: draw numbers from them with "
+        "tracefx.random, or look at their words with tracefx.random.key_data"
+    )
+
+
+ANY: Final = Domain("any dtype", lambda dtype: True, keys=True)
 
 
 def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:

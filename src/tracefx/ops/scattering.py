@@ -28,7 +28,7 @@ from tracefx.ops.comparison import eq
 from tracefx.ops.elementwise import NUMBERS, add
 from tracefx.ops.filling import iota
 from tracefx.ops.indexing import ScatterAdd, ScatterDimensionNumbers, Scattering, scatter_fields
-from tracefx.ops.operation import ANY, Domain
+from tracefx.ops.operation import ANY, Domain, Moves
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.selection import where
 from tracefx.ops.windows import GatherScatterMode
@@ -45,7 +45,7 @@ def _added(prim: Scattering) -> ScatterAdd:
 
 
 @final
-class Scatter(Scattering, Transposable):
+class Scatter(Scattering, Transposable, Moves):
     __slots__ = ()
     name = "scatter"
     function = "scatter"

@@ -22,14 +22,14 @@ from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fille
 from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import ORDERED, gt, lt
 from tracefx.ops.elementwise import Elementwise, NonDifferentiable, Smooth, operands
-from tracefx.ops.operation import ANY_NUMBER, Operation
+from tracefx.ops.operation import ANY_NUMBER, Moves, Operation
 from tracefx.ops.ordering import maximum, minimum
 
 # ------------------------------------------------------------------ select_n
 
 
 @final
-class SelectN(Operation, Differentiable, Transposable):
+class SelectN(Operation, Differentiable, Transposable, Moves):
     """The first operand says, for each element, from which of the others it is taken."""
 
     __slots__ = ()

@@ -13,6 +13,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray, show_avals
 from tracefx.core.builder import Builder, Ir
@@ -50,7 +51,7 @@ from tracefx.ops.filling import broadcasted_iota as broadcasted_iota
 from tracefx.ops.filling import full as full
 from tracefx.ops.filling import full_like as full_like
 from tracefx.ops.filling import iota as iota
-from tracefx.ops.operation import ANY_NUMBER, LinearOperation, miscounted, remembered, static_shape
+from tracefx.ops.operation import ANY_NUMBER, LinearOperation, Moves, miscounted, remembered, static_shape
 from tracefx.ops.static import axes_of, axis_of, static_int, static_ints
 
 
@@ -67,7 +68,7 @@ def batch_at(x: Value, dim: int | None, axis: MappedAxis, place: int) -> Array:
 
 @final
 @frozen(eq=False)
-class Squeeze(LinearOperation):
+class Squeeze(LinearOperation, Moves):
     name = "squeeze"
     dimensions: tuple[int, ...]
 
@@ -145,7 +146,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
 
 @final
 @frozen(eq=False)
-class Tile(LinearOperation):
+class Tile(LinearOperation, Moves):
     name = "tile"
     reps: tuple[int, ...]
 
@@ -195,7 +196,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 # ------------------------------------------------------------------ concatenate, split, stack
 
 
-class Joining(LinearOperation):
+class Joining(LinearOperation, Moves):
     """One array from several of one dtype."""
 
     __slots__ = ()
@@ -386,6 +387,8 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable):
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
         outs = self.abstract_eval(x.aval)
+        if dtypes.is_key(x.aval.dtype):
+            return builder.per_word(self, outs, operands)
         pieces = []
         for start, out in zip(self.starts(), outs, strict=True):
             low = [0] * x.aval.ndim

@@ -18,8 +18,9 @@ from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
-from tracefx.core.primitive import Expandable, Lowerable, missing
+from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, Source
+from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
 
@@ -317,6 +318,34 @@ class Emitter:
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
         return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})[0]
 
+    def retyped(self, x: Ir, aval: ShapedArray) -> Ir:
+        assert isinstance(x, Node)
+        return Node(x.value, aval)
+
+    def per_word(self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> list[Ir]:
+        assert isinstance(prim, Batchable)
+        axis = MappedAxis(dtypes.key_words(outs[0].dtype))
+        dims = [x.aval.ndim if dtypes.is_key(x.aval.dtype) else None for x in operands]
+        places: list[int | None] = []
+
+        def each_word(*words: Value) -> Sequence[Value]:
+            found, places[:] = prim.batch(axis, words, dims)
+            return found
+
+        body, consts = stage(each_word, [_words(x.aval) for x in operands])
+        held = [self.constant(np.asarray(c)) for c in consts]
+        results = self.inline(body.closed(), [*held, *[self.retyped(x, _words(x.aval)) for x in operands]])
+        return [self._with_words_last(x, place, out) for x, place, out in zip(results, places, outs, strict=True)]
+
+    def _with_words_last(self, x: Ir, place: int | None, out: ShapedArray) -> Ir:
+        assert isinstance(x, Node)
+        assert place is not None  # words of keys come from those of keys
+        if place != out.ndim:
+            others = [i for i in range(out.ndim + 1) if i != place]
+            (x,) = self.emit("stablehlo.transpose", [x], [out], {"permutation": Dims((*others, place))})
+            assert isinstance(x, Node)
+        return Node(x.value, out)
+
     def unshared(self, x: Ir) -> Ir:
         assert isinstance(x, Node)
         found = runtime.broadcast_of(x.value)
@@ -442,6 +471,13 @@ class Emitter:
             candidate = f"{symbol}_{n}"
         self._symbols.add(candidate)
         return candidate
+
+
+def _words(aval: ShapedArray) -> ShapedArray:
+    """The type of what random keys are made of; other types as they are."""
+    if not dtypes.is_key(aval.dtype):
+        return aval
+    return ShapedArray((*aval.shape, dtypes.key_words(aval.dtype)), dtypes.uint32)
 
 
 def _type(aval: ShapedArray) -> runtime.Type:

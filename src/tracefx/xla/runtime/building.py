@@ -10,6 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
+from tracefx.core import dtypes
 from tracefx.xla.runtime.bindings import (
     BY_MLIR_NAME,
     MLIR_NAME,
@@ -20,6 +21,7 @@ from tracefx.xla.runtime.bindings import (
     Shape,
     checked_dtype,
     starting,
+    words,
 )
 
 hlo = _stablehlo
@@ -98,6 +100,8 @@ def tensor_type(shape: Shape, dtype: np.dtype[np.generic]) -> ir.RankedTensorTyp
     >>> tensor_type((2, 3), np.dtype(np.float32))
     RankedTensorType(tensor<2x3xf32>)
     """
+    if dtypes.is_key(dtype):  # random keys, made of words
+        shape, dtype = (*shape, dtypes.key_words(dtype)), dtypes.uint32
     return ir.RankedTensorType.get(shape, element_type(dtype), loc=lowering())
 
 
@@ -137,6 +141,8 @@ def dense(array: AnyArray, shape: Shape | None = None, context: ir.Context | Non
     >>> str(dense(np.array(1, np.float32), (2, 3)))
     'dense<1.000000e+00> : tensor<2x3xf32>'
     """
+    if dtypes.is_key(array.dtype):
+        array = words(array)
     if shape is None:
         shape = array.shape
     elif array.size != 1:
