@@ -78,11 +78,13 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 if _TYPE_CHECKING:
+    from tracefx import dtypes as dtypes
     from tracefx import extend as extend
     from tracefx import handlers as handlers
     from tracefx import programs as programs
     from tracefx import rewriting as rewriting
     from tracefx import testing as testing
+    from tracefx import tree_util as tree_util
     from tracefx.handlers import derivatives as derivatives
     from tracefx.handlers import jet as jet
     from tracefx.programs import parse_jaxpr as parse_jaxpr
@@ -105,6 +107,7 @@ _LATE: _Final = _MappingProxyType(
     {
         "Exported": "tracefx.transforms.exporting",
         "derivatives": "tracefx.handlers",
+        "dtypes": "",
         "export": "tracefx.transforms.exporting",
         "extend": "",
         "handlers": "",
@@ -114,6 +117,7 @@ _LATE: _Final = _MappingProxyType(
         "programs": "",
         "rewriting": "",
         "testing": "",
+        "tree_util": "",
     }
 )
 """What is loaded when it is first asked for, with the module that has it; without one it is a module itself."""

@@ -55,7 +55,7 @@ _NAMES: Final[Mapping[str, frozenset[Kind]]] = MappingProxyType(
 )
 
 
-def _type(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
+def type_of(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     """The dtype and weak type that an argument has or says."""
     if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_of(x, what)
@@ -68,7 +68,7 @@ def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
     >>> float(finfo("bfloat16").eps)
     0.0078125
     """
-    return dtypes.finfo(_type(dtype, "finfo: dtype")[0])
+    return dtypes.finfo(type_of(dtype, "finfo: dtype")[0])
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
@@ -77,7 +77,7 @@ def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     >>> iinfo("int4").min, iinfo(np.int8).max
     (-8, 127)
     """
-    return dtypes.iinfo(_type(int_type, "iinfo: int_type")[0])
+    return dtypes.iinfo(type_of(int_type, "iinfo: int_type")[0])
 
 
 def issubdtype(arg1: DTypeLike | AbstractType, arg2: DTypeLike | AbstractType) -> bool:
@@ -101,7 +101,7 @@ def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...
     >>> isdtype("int8", "integral"), isdtype("int8", ("real floating", "bool"))
     (True, False)
     """
-    own = _type(dtype, "isdtype: dtype")[0]
+    own = type_of(dtype, "isdtype: dtype")[0]
     if isinstance(kind, tuple):
         return any(isdtype(own, each) for each in kind)
     if isinstance(kind, str) and kind in _NAMES:
@@ -121,7 +121,7 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
     >>> promote_types("int32", "bfloat16"), promote_types("int8", int)
     (dtype(bfloat16), dtype('int8'))
     """
-    return promote([_type(a, "promote_types: a"), _type(b, "promote_types: b")])[0]
+    return promote([type_of(a, "promote_types: a"), type_of(b, "promote_types: b")])[0]
 
 
 def result_type(*args: ArrayLike | DTypeLike) -> DType:
@@ -130,6 +130,11 @@ def result_type(*args: ArrayLike | DTypeLike) -> DType:
     >>> result_type(2, 3.5), result_type("int8", 2)
     (dtype('float32'), dtype('int8'))
     """
+    return meeting_type(*args)[0]
+
+
+def meeting_type(*args: ArrayLike | DTypeLike) -> tuple[DType, bool]:
+    """`result_type`, and whether that is a weak type."""
     if not args:
         raise ValueError("result_type takes at least one argument")
-    return promote([_type(a, f"result_type: argument {i}") for i, a in enumerate(args)])[0]
+    return promote([type_of(a, f"result_type: argument {i}") for i, a in enumerate(args)])
