@@ -140,6 +140,8 @@ DIFFERENCES: Final[Mapping[str, tuple[Verdict, Verdict]]] = MappingProxyType(
         # JAX finds out when it compiles.
         "reshape": ("TypeError", ACCEPTED),
         "cumlogsumexp": ("TypeError", ACCEPTED),
+        "select_and_gather_add": ("TypeError", ACCEPTED),
+        "select_and_scatter_add": ("TypeError", ACCEPTED),
         "fft": ("ValueError", ACCEPTED),
         # JAX orders complex numbers here, which it refuses to compare.
         "argmax": ("TypeError", ACCEPTED),

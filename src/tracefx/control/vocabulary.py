@@ -9,6 +9,7 @@ from typing import Final
 from tracefx.control.call import Call
 from tracefx.control.checkpoint import Checkpoint, Name
 from tracefx.control.cond import Cond
+from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
@@ -29,6 +30,8 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     PlatformIndex,
     Plantable,
     Sow,
+    Reduce,
+    ReduceWindow,
 )
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""

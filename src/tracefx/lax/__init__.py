@@ -49,6 +49,7 @@ from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
 from tracefx.ops.fourier import FftType, fft
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
+from tracefx.ops.moving_windows import reduce_window_shape_tuple
 from tracefx.ops.pairs import atan2, nextafter
 from tracefx.ops.powers import integer_pow, pow, square
 from tracefx.ops.reduction import (
@@ -95,6 +96,7 @@ from tracefx.ops.windows import GatherScatterMode
 from tracefx.transforms.branches import cond, platform_dependent, switch
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
+from tracefx.transforms.reductions import reduce, reduce_window
 from tracefx.transforms.scans import map, scan
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
@@ -213,6 +215,9 @@ __all__ = [
     "iota",
     "broadcasted_iota",
     # reductions
+    "reduce",
+    "reduce_window",
+    "reduce_window_shape_tuple",
     "reduce_sum",
     "reduce_prod",
     "reduce_max",

@@ -82,7 +82,7 @@ def _as_it_is(prim: Reduction, operand: ArrayLike) -> Array:
     return as_array(x)
 
 
-def _computable(x: NDArray) -> NDArray:
+def computable(x: NDArray) -> NDArray:
     """`x`, or where NumPy can't reduce its dtype, the same numbers in one of 8 bits or more."""
     if dtypes.itemsize_bits(x.dtype) >= 8:
         return x
@@ -111,8 +111,8 @@ class Extremum(Reduction, Differentiable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        start = _computable(np.asarray(self.identity(x.dtype), x.dtype))
-        x = _computable(x)
+        start = computable(np.asarray(self.identity(x.dtype), x.dtype))
+        x = computable(x)
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():
             return self.in_order(x, start)
         out = self.fold(x, start[()])
@@ -245,7 +245,7 @@ class ReduceProd(Reduction, Differentiable):
         (x,) = args
         wide = x if dtypes.itemsize_bits(x.dtype) >= 32 or not dtypes.is_float(x.dtype) else cast(x, dtypes.float32)
         if dtypes.itemsize_bits(x.dtype) < 8:
-            wide = _computable(x)
+            wide = computable(x)
         product: NDArray = np.multiply.reduce(wide, axis=self.axes, dtype=wide.dtype)
         return cast(np.asarray(product), x.dtype)
 
@@ -314,7 +314,7 @@ class LogicalReduction(Reduction):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        return cast(self.fold(_computable(x)), x.dtype)
+        return cast(self.fold(computable(x)), x.dtype)
 
 
 @final
@@ -431,7 +431,7 @@ class ArgExtremum(Operation, Differentiable):
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         narrow = dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32
-        wide = cast(x, dtypes.float32) if narrow else _computable(x)
+        wide = cast(x, dtypes.float32) if narrow else computable(x)
         return cast(np.asarray(self.find(wide, self.axes[0])), self.index_dtype)
 
     @override

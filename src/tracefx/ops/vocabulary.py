@@ -55,6 +55,8 @@ from tracefx.ops.transcendental import (
     Tan,
     Tanh,
 )
+from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
 OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # basis
@@ -169,6 +171,12 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ReduceXor,
     ArgMax,
     ArgMin,
+    # windows
+    ReduceWindowSum,
+    ReduceWindowMax,
+    ReduceWindowMin,
+    SelectAndGatherAdd,
+    SelectAndScatterAdd,
     # cumulative
     CumSum,
     CumProd,

@@ -98,6 +98,8 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "atan2": ELEMENTARY,
         "reduce_sum": SUMMED,
         "reduce_prod": SUMMED,
+        "reduce_window_sum": SUMMED,
+        "select_and_scatter_add": SUMMED,
         "dot_general": SUMMED,
         "fft": Ulps(8, 8, least=1.0, beside_largest=True),  # XLA adds in another order than NumPy
         # XLA adds and multiplies in another order, and in JAX's programs rounds narrow floats each time

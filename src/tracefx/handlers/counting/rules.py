@@ -39,6 +39,8 @@ from tracefx.ops.shape import Split, Squeeze
 from tracefx.ops.sorting import Greatest, Sort
 from tracefx.ops.special import Polygamma
 from tracefx.ops.transcendental import Exp2, Logarithmic, Logistic, Transcendental
+from tracefx.ops.window_reduction import WindowReduction
+from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 from tracefx.ops.windows import GatherScatterMode
 
 Q = TypeVar("Q", bound=Primitive)
@@ -268,6 +270,21 @@ def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
     return work(steps * (product(x.dtype) if isinstance(prim, CumProd) else parts(x.dtype)), x)
 
 
+def _windows(prim: WindowReduction, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element of a window after its first."""
+    return work(outs[0].size * (prim.windows.size - 1) * parts(outs[0].dtype), *outs)
+
+
+def _selected_in_windows(prim: SelectAndGatherAdd, ins: Avals, outs: Avals) -> OperationCost:
+    """For each element of a window after its first one comparison, and two selections."""
+    return work(3 * outs[0].size * (prim.windows.size - 1), *ins)
+
+
+def _added_to_windows(prim: SelectAndScatterAdd, ins: Avals, outs: Avals) -> OperationCost:
+    """For each element of a window after its first one comparison, and one sum for the window."""
+    return work(ins[0].size * prim.windows.size, *ins)
+
+
 def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
     """A product and a sum for each element of the result and each that is contracted."""
     (lhs, _), (out,) = ins, outs
@@ -378,6 +395,9 @@ def _rules() -> CostRules:
         .adding(DotGeneral, _dot)
         .adding(Sort, _sort)
         .adding(Greatest, _greatest)
+        .adding(WindowReduction, _windows)
+        .adding(SelectAndGatherAdd, _selected_in_windows)
+        .adding(SelectAndScatterAdd, _added_to_windows)
         .adding(DynamicUpdateSlice, _update)
         .adding(Fft, _fft)
         .adding(Gather, _gather)

@@ -44,6 +44,8 @@ from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 from tracefx.ops.special import Polygamma
+from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
 Rule: TypeAlias = Callable[..., Sequence[Series] | None]
 """From an operation and a series for each operand, one of which varies, to series of the results.
@@ -85,6 +87,10 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         **dict.fromkeys((ConvertElementType, Split), linear),
         **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
         **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear),
+        ReduceWindowSum: linear,
+        **dict.fromkeys(
+            (ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear
+        ),
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
         **dict.fromkeys(DIVISORS, alone(logarithmic)),

@@ -1,0 +1,214 @@
+"""Windows that move over an array, each folded into one number: `reduce_window_sum`, `_max` and `_min`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir, Region
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import filled, fit
+from tracefx.ops.casting import cast
+from tracefx.ops.cutting import pad
+from tracefx.ops.elementwise import NUMBERS
+from tracefx.ops.filling import zero
+from tracefx.ops.moving_windows import Ints, MovingWindows
+from tracefx.ops.operation import ANY, Domain, Operation, remembered
+from tracefx.ops.ordering import emit_extreme, maximum, minimum
+from tracefx.ops.padding_types import Pads
+from tracefx.ops.reduction import bound, computable
+from tracefx.ops.window_selection import SelectAndGatherAdd, Selecting
+
+
+@frozen(eq=False)
+class WindowReduction(Operation, Differentiable):
+    """Folds every window, from what folding nothing gives: padding adds nothing."""
+
+    window_dimensions: Shape
+    window_strides: Ints
+    padding: Pads
+    base_dilation: Ints
+    window_dilation: Ints
+    domain: ClassVar[Domain] = ANY
+
+    @property
+    def windows(self) -> MovingWindows:
+        return MovingWindows(
+            self.window_dimensions, self.window_strides, self.padding, self.base_dilation, self.window_dilation
+        )
+
+    @classmethod
+    def over(cls, windows: MovingWindows) -> Self:
+        w = windows
+        return cls(w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
+
+    @abstractmethod
+    def start(self, dtype: DType) -> Scalar:
+        """What folding nothing gives."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @abstractmethod
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: Ir, y: Ir) -> Ir:
+        raise NotImplementedError
+
+    def folded_in(self, dtype: DType) -> DType:
+        """The dtype that elements have while they are folded, where XLA would round them at every step."""
+        return dtype
+
+    @override
+    @remembered("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        self.domain.require(self.name, x)
+        windows = self.windows
+        windows.check("reduce_window", x)
+        return x.update(shape=windows.count(x.shape))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        start = np.asarray(self.start(x.dtype), x.dtype)
+        wide, first = [cast(computable(v), self.folded_in(computable(v).dtype)) for v in (x, start)]
+        windows = self.windows
+        count = windows.count(x.shape)
+        out: NDArray = np.full(count, first, wide.dtype)
+        if 0 not in count:
+            for view in windows.views(windows.padded(wide, first.item()), count):
+                out = self.fold(out, view)
+        return cast(np.asarray(out), x.dtype)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        return bind1(self.over(self.windows.with_axis(dim)), *args), dim
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        wide = self.folded_in(out.dtype)
+        if wide != out.dtype:
+            (x,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=wide)])
+        element = ShapedArray((), wide)
+        body = Region((element, element), lambda b, args: [self.emit_fold(b, element, *args)])
+        start = stablehlo.scalar(builder, self.start(out.dtype), wide)
+        (found,) = self.windows.emit(builder, [x], [start], out.shape, body)
+        return found if wide == out.dtype else builder.emit("stablehlo.convert", [found], [out])[0]
+
+
+# ------------------------------------------------------------------ reduce_window_sum
+
+
+@final
+class ReduceWindowSum(WindowReduction, Transposable):
+    __slots__ = ()
+    name = "reduce_window_sum"
+    domain = NUMBERS
+
+    @override
+    def start(self, dtype: DType) -> Scalar:
+        return 0
+
+    @override
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        return np.asarray(x + y)
+
+    @override
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: Ir, y: Ir) -> Ir:
+        return builder.emit("stablehlo.add", [x, y], [element])[0]
+
+    @override
+    def folded_in(self, dtype: DType) -> DType:
+        return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        return [bind1(self, *primals)], [bind1(self, t)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (x,) = cts, args
+        assert not isinstance(ct, Zero)
+        shape = x.aval.shape
+        if 0 in shape or 0 in ct.aval.shape:
+            return [filled(x.aval, 0)]
+        # An element is seen by the windows that begin up to their reach before it: by a window over cotangents that
+        # are as far apart as the windows are.
+        windows = self.windows
+        config, ones = [], (1,) * len(shape)
+        for n, m, reach, step, apart, (low, _) in zip(
+            shape, ct.aval.shape, windows.reach, self.window_strides, self.base_dilation, self.padding, strict=True
+        ):
+            before = reach - 1 - low
+            config.append((before, (n - 1) * apart + reach - before - ((m - 1) * step + 1), step - 1))
+        spread = pad(ct, zero(ct.aval), config)
+        prim = ReduceWindowSum(
+            self.window_dimensions, self.base_dilation, ((0, 0),) * len(shape), ones, self.window_dilation
+        )
+        return [fit(bind1(prim, spread), x.aval)]
+
+
+# ------------------------------------------------------------------ reduce_window_max, reduce_window_min
+
+
+class WindowExtremum(WindowReduction):
+    """The greatest or least element of every window; one that is NaN makes the result NaN."""
+
+    __slots__ = ()
+    selecting: ClassVar[Selecting]
+
+    @override
+    def start(self, dtype: DType) -> Scalar:
+        return self.selecting.start(dtype)
+
+    @override
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        return maximum(x, y) if self.selecting is Selecting.GE else minimum(x, y)
+
+    @override
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: Ir, y: Ir) -> Ir:
+        return emit_extreme(builder, "GT" if self.selecting is Selecting.GE else "LT", element, x, y)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        out = bind1(self, x)
+        return [out], [fit(bind1(SelectAndGatherAdd.over(self.windows, self.selecting), t, x), out.aval)]
+
+
+@final
+class ReduceWindowMax(WindowExtremum):
+    __slots__ = ()
+    name = "reduce_window_max"
+    selecting = Selecting.GE
+
+
+@final
+class ReduceWindowMin(WindowExtremum):
+    __slots__ = ()
+    name = "reduce_window_min"
+    selecting = Selecting.LE
+
+
+def is_identity(value: Scalar, dtype: DType, sign: int) -> bool:
+    """Whether a number is the greatest (`sign` 1) or the least (-1) that a dtype has."""
+    return value == bound(dtype, sign)

@@ -1,0 +1,142 @@
+"""`reduce` and `reduce_window` of functions that have no operation of their own: what JAX can't do is here, too."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+from tracefx import lax
+from tracefx.control.generic_reduction import Reduce, ReduceWindow
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.core.check import check_jaxpr
+from tracefx.core.parser import parse_jaxpr
+from tracefx.handlers import checkify, count
+from tracefx.programs import deserialize, serialize
+
+X: Final = np.linspace(-1.0, 2.0, 12, dtype=np.float32).reshape(3, 4)[:, [2, 0, 3, 1]]
+XS: Final = np.stack([X, X[::-1], 1 - X])
+SAME: Final = (2, 3), (1, 2), "SAME"
+
+
+def product(a: Any, b: Any) -> Any:
+    return a * b + 0.0
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), 2e-5, 1e-6)
+
+
+@pytest.mark.parametrize("n", range(8))
+def test_neighbours_are_folded_once_each_and_in_order(n: int) -> None:
+    """The first half of a rotation and a scaling doesn't commute; a start that changes something comes in once."""
+
+    def compose(a: Any, b: Any) -> Any:
+        return a[0] * b[0], a[1] * b[0] + b[1]
+
+    slopes, offsets = X.reshape(-1)[:n] + 2, X.reshape(-1)[:n]
+    want = (3.0, 5.0)
+    for a, b in zip(slopes, offsets, strict=True):
+        want = compose(want, (a, b))
+    both, _ = fx.jvp(lambda x: lax.reduce((x, offsets), (3.0, 5.0), compose, (0,)), (slopes,), (slopes,))
+    close(both, want)
+
+
+def test_gradients_are_those_of_products() -> None:
+    """By the array, with zeros in it, and by the start."""
+    zeros = X * (X[1, 2] != X)
+    f = fx.grad(lambda x, start: lax.reduce(x, start, product, (0, 1)), (0, 1))
+    got, of_start = f(zeros, 2.0)
+    close(got, 2 * jax.grad(jnp.prod)(zeros))
+    assert of_start == 0.0
+    assert not np.asarray(got)[0].any()
+    close(fx.hessian(lambda x: lax.reduce(x, 1.0, product, (1,))[0])(X), jax.hessian(lambda x: x.prod(1)[0])(X))
+
+
+def windows_of(x: Any, f: Callable[[Any], Any], initial: float) -> Any:
+    """By padding, and by slices."""
+    padded = jnp.pad(x, ((0, 1), (0, 1)), constant_values=initial)
+    return jnp.stack([jnp.stack([f(padded[i : i + 2, j : j + 3]) for j in (0, 2)]) for i in range(3)])
+
+
+def test_windows_have_gradients() -> None:
+    """JAX has no reverse mode of them."""
+
+    def ours(x: Any) -> Any:
+        return lax.reduce_window(x, 1.0, product, *SAME)
+
+    def theirs(x: Any) -> Any:
+        return windows_of(x, jnp.prod, 1.0)
+
+    close(ours(X), theirs(X))
+    close(fx.jacrev(ours)(X), jax.jacrev(theirs)(X))
+    close(fx.jit(fx.jacfwd(ours))(X), jax.jacrev(theirs)(X))
+    weights = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+    close(fx.hessian(lambda x: (ours(x) * weights).sum())(X), jax.hessian(lambda x: (theirs(x) * weights).sum())(X))
+
+
+def test_batches_of_starts() -> None:
+    starts = np.array([1.0, 2.0, -1.0], np.float32)
+    got = fx.vmap(lambda x, s: lax.reduce(x, s, product, (1,)), (0, 0))(XS, starts)
+    close(got, XS.prod(2) * starts[:, None])
+    got = fx.vmap(lambda s: lax.reduce_window(X, s, product, (3, 4)))(starts)
+    close(got, X.prod() * starts[:, None, None])
+    got = fx.vmap(lambda x: lax.reduce_window(x, 1.0, product, (3, 1)), in_axes=2, out_axes=2)(XS.transpose(1, 2, 0))
+    close(got, XS.prod(1)[:, None].transpose(1, 2, 0))
+
+
+def test_computations_may_close_over_values() -> None:
+    """Numbers are part of the operation; traced ones, for which XLA has no place, are not."""
+    scale = fx.numpy.array(2.0)
+    known = fx.make_jaxpr(lambda x: lax.reduce(x, 0.0, lambda a, b: a + b + 0 * scale, (0,)))(X)
+    assert [type(eqn.prim) for eqn in known.eqns] == [Reduce]
+    traced = fx.jit(lambda s: lax.reduce(X, 0.0, lambda a, b: a + s * b, (1,)))(1.0)
+    close(traced, X.sum(1))
+    table = fx.numpy.array([0.0, 1.0])
+    close(lax.reduce(X, 0.0, lambda a, b: a + b * table[1], (1,)), X.sum(1))
+    of_scale = fx.grad(lambda s: lax.reduce_window(X, 0.0, lambda a, b: a + b + s * 0, (3, 4)).sum())(1.0)
+    assert of_scale == 0.0
+
+
+def test_programs_with_them_are_read_back() -> None:
+    def f(x: Any) -> Any:
+        return lax.reduce(lax.reduce_window(x, 1.0, product, *SAME), 1.0, product, (1,))
+
+    program = fx.make_jaxpr(f)(X)
+    assert [type(eqn.prim) for eqn in program.eqns] == [ReduceWindow, Reduce]
+    check_jaxpr(program.jaxpr)
+    assert parse_jaxpr(str(program.jaxpr), VOCABULARY) == program.jaxpr
+    assert deserialize(serialize(program)) == program
+
+
+def test_handlers_get_inside() -> None:
+    def f(x: Any) -> Any:
+        return lax.reduce(lax.log(x), 0.0, lambda a, b: a + b * 1.0, (0,))
+
+    error, out = checkify(f)(X[:1] * 0 + 1)
+    assert error.get() is None
+    close(out, np.zeros(4))
+    assert count(f)(X).flops > 0
+
+
+def test_refusals() -> None:
+    with pytest.raises(TypeError, match=r"reduce of <lambda>: it must give \(f32\[\]\), as it takes, got \(bool\[\]\)"):
+        lax.reduce(X, 1.0, lambda a, b: a > b, (0,))
+    with pytest.raises(ValueError, match="init_values must have the structure of operands"):
+        lax.reduce((X, X), 1.0, product, (0,))
+    with pytest.raises(ValueError, match="initial values must have no axes"):
+        lax.reduce(X, X, product, (0,))
+    with pytest.raises(NotImplementedError, match="must have no effects"):
+        lax.reduce(X, 1.0, lambda a, b: (fx.debug.print("{}", a), a * b)[1], (0,))
+    with pytest.raises(NotImplementedError, match="out_sharding must be None"):
+        lax.reduce(X, 1.0, product, (0,), out_sharding="x")  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(TypeError, match="window_strides must be positive"):
+        lax.reduce_window(X, 1.0, product, (2, 2), (0, 1), ((0, 0), (0, 0)))

@@ -1,0 +1,65 @@
+"""Samples of windows that move over arrays, folded or searched."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from jax import lax
+from jax._src.lax import windowed_reductions
+
+from tests.laws.samples.making import Function, Sample, grid, i32, of
+from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd, Selecting
+
+
+def _windows(p: Any) -> tuple[Any, ...]:
+    return p.window_dimensions, p.window_strides, p.padding, p.base_dilation, p.window_dilation
+
+
+def _reduced(function: Function) -> Callable[[Any], Function]:
+    return lambda p: lambda x: function(x, *_windows(p))
+
+
+def _compared(p: Any) -> Any:
+    return lax.ge_p if p.select_prim is Selecting.GE else lax.le_p
+
+
+def _gathered(p: Any) -> Function:
+    return lambda t, x: windowed_reductions._select_and_gather_add(t, x, _compared(p), *_windows(p))
+
+
+def _scattered(p: Any) -> Function:
+    windows = p.window_dimensions, p.window_strides, p.padding
+    return lambda t, x: windowed_reductions._select_and_scatter_add(t, x, _compared(p), *windows)
+
+
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
+    {
+        "reduce_window_sum": _reduced(windowed_reductions._reduce_window_sum),
+        "reduce_window_max": _reduced(windowed_reductions._reduce_window_max),
+        "reduce_window_min": _reduced(windowed_reductions._reduce_window_min),
+        "select_and_gather_add": _gathered,
+        "select_and_scatter_add": _scattered,
+    }
+)
+
+PLAIN: Final = (2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1)
+STRIDED: Final = (2, 2), (2, 1), ((1, 0), (0, 1)), (1, 1), (1, 1)
+DILATED: Final = (2, 2), (1, 2), ((0, 1), (1, 1)), (2, 1), (1, 2)
+
+SAMPLES: Final[tuple[Sample, ...]] = (
+    of(ReduceWindowSum(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    of(ReduceWindowSum(*DILATED), (grid(2, 3),)),
+    of(ReduceWindowMax(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    of(ReduceWindowMax(*DILATED), (grid(2, 3),)),
+    of(ReduceWindowMin(*PLAIN), (grid(3, 3),)),
+    of(SelectAndGatherAdd(Selecting.GE, *STRIDED), (grid(3, 4) * 3, grid(3, 4))),
+    of(SelectAndGatherAdd(Selecting.LE, *DILATED), (grid(2, 3) * 3, grid(2, 3))),
+    of(SelectAndScatterAdd(Selecting.GE, *STRIDED[:3]), (grid(2, 4) * 3, grid(3, 4))),
+    of(SelectAndScatterAdd(Selecting.LE, *PLAIN[:3]), (grid(2, 2), grid(3, 3))),
+)
