@@ -34,6 +34,23 @@ from tracefx.ops.collective import AxisName, axis_index, axis_size
 from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
 from tracefx.ops.complex import complex, conj, imag, is_finite, real
 from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, dot, dot_general
+from tracefx.ops.convolution import conv_general_dilated
+from tracefx.ops.convolution_forms import (
+    conv,
+    conv_general_dilated_local,
+    conv_general_dilated_patches,
+    conv_transpose,
+    conv_with_general_padding,
+)
+from tracefx.ops.convolution_numbers import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv_dimension_numbers,
+    conv_general_permutations,
+    conv_general_shape_tuple,
+    conv_shape_tuple,
+    conv_transpose_shape_tuple,
+)
 from tracefx.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from tracefx.ops.cutting import pad, rev, slice
 from tracefx.ops.dynamic import (
@@ -50,6 +67,7 @@ from tracefx.ops.fourier import FftType, fft
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
 from tracefx.ops.moving_windows import reduce_window_shape_tuple
+from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.pairs import atan2, nextafter
 from tracefx.ops.powers import integer_pow, pow, square
 from tracefx.ops.reduction import (
@@ -244,6 +262,21 @@ __all__ = [
     "DotDimensionNumbers",
     "Precision",
     "PrecisionLike",
+    # convolutions
+    "conv",
+    "conv_general_dilated",
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_transpose",
+    "conv_with_general_padding",
+    "conv_dimension_numbers",
+    "conv_general_permutations",
+    "conv_general_shape_tuple",
+    "conv_shape_tuple",
+    "conv_transpose_shape_tuple",
+    "padtype_to_pads",
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
     # Fourier transforms
     "fft",
     "FftType",

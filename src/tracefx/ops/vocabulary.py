@@ -13,6 +13,7 @@ from tracefx.ops.collective import AxisIndex, PMax, PMin, PSum
 from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
 from tracefx.ops.complex import Complex, Conj, Imag, IsFinite, Real
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
 from tracefx.ops.cutting import Pad, Rev, Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
@@ -162,6 +163,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Rev,
     # contraction
     DotGeneral,
+    ConvGeneralDilated,
     # reduction
     ReduceMax,
     ReduceMin,

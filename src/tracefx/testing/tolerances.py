@@ -101,6 +101,7 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "reduce_window_sum": SUMMED,
         "select_and_scatter_add": SUMMED,
         "dot_general": SUMMED,
+        "conv_general_dilated": SUMMED,
         "fft": Ulps(8, 8, least=1.0, beside_largest=True),  # XLA adds in another order than NumPy
         # XLA adds and multiplies in another order, and in JAX's programs rounds narrow floats each time
         "cumsum": Ulps(8, 8, 8, least=1.0),

@@ -19,6 +19,7 @@ from tracefx.control.saving import Policy
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 
 
 def everything_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
@@ -32,8 +33,8 @@ def nothing_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
 
 
 def dots_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
-    """Keep the results of matrix products and other contractions."""
-    return isinstance(prim, DotGeneral)
+    """Keep the results of matrix products, other contractions, and convolutions."""
+    return isinstance(prim, DotGeneral | ConvGeneralDilated)
 
 
 def dots_with_no_batch_dims_saveable(prim: Primitive, *avals: ShapedArray) -> bool:

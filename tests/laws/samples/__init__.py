@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.laws.samples import elementary, folding, fourier, order
+from tests.laws.samples import convolution, elementary, folding, fourier, order
 from tests.laws.samples.making import Function
 from tests.laws.samples.making import Operands as Operands
 from tests.laws.samples.making import Sample as Sample
 
-_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *folding.SAMPLES, *fourier.SAMPLES, *order.SAMPLES)
+_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *convolution.SAMPLES, *folding.SAMPLES, *fourier.SAMPLES, *order.SAMPLES)
 
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {**folding.REFERENCES, **fourier.REFERENCES, **order.REFERENCES}
+    {**folding.REFERENCES, **convolution.REFERENCES, **fourier.REFERENCES, **order.REFERENCES}
 )
 """By the names of operations, from their parameters."""
 

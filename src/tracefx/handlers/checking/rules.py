@@ -25,6 +25,7 @@ from tracefx.ops.bitwise import bitwise_or
 from tracefx.ops.collective import PSum
 from tracefx.ops.comparison import eq, gt, lt, ne
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumProd, CumSum
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice, dynamic_index_in_dim
 from tracefx.ops.elementwise import Add
@@ -188,7 +189,8 @@ def _look_at_indices(
 
 _ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
     *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma),
-    *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, DotGeneral, PSum, ScatterAdd, ScatterMul),
+    *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterMul),
+    *(DotGeneral, ConvGeneralDilated),
 )
 """What gives NaN, beside the families of functions. What moves, selects or orders numbers hands on what is there."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar, cast, final
 
+import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
@@ -22,6 +23,7 @@ from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Res
 from tracefx.ops.comparison import Eq, Ne
 from tracefx.ops.complex import Complex, Conj, Imag, Real
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumProd, Cumulative
 from tracefx.ops.cutting import Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
@@ -309,6 +311,19 @@ def _greatest(prim: Greatest, ins: Avals, outs: Avals) -> OperationCost:
     return work(x.size * outs[0].shape[axis].bit_length(), x)
 
 
+def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> OperationCost:
+    """A product and a sum for each element of the result and each of its window that is no padding."""
+    (lhs, rhs), (out,) = ins, outs
+    (_, _, *spatial), (_, features, *window), (_, _, *places) = prim.dimension_numbers
+    count = out.size * rhs.shape[features]
+    for i, (x, y, z) in enumerate(zip(spatial, window, places, strict=True)):
+        starts = np.arange(out.shape[z]) * prim.window_strides[i] - prim.padding[i][0]
+        at, left = np.divmod(starts[:, None] + np.arange(rhs.shape[y]) * prim.rhs_dilation[i], prim.lhs_dilation[i])
+        inside = int(np.count_nonzero((left == 0) & (at >= 0) & (at < lhs.shape[x])))
+        count = count // out.shape[z] * inside if out.shape[z] else 0
+    return work(count * (product(out.dtype) + parts(out.dtype)), *ins, out)
+
+
 # ------------------------------------------------------------------ the rules of what reads or writes a part
 
 
@@ -393,6 +408,7 @@ def _rules() -> CostRules:
         .adding(SelectN, _select)
         .adding(Cumulative, _cumulative)
         .adding(DotGeneral, _dot)
+        .adding(ConvGeneralDilated, _convolution)
         .adding(Sort, _sort)
         .adding(Greatest, _greatest)
         .adding(WindowReduction, _windows)

@@ -13,6 +13,7 @@ from tracefx.control.cond import Cond
 from tracefx.control.sowing import Sow
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array
+from tracefx.core.avals import Shape
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -21,6 +22,7 @@ from tracefx.handlers.intervals.elementwise import FAR, is_float, product
 from tracefx.handlers.intervals.interval import Compared, Held, Interval, hull, lifted, rounded, where, whole
 from tracefx.ops.basis import ReduceSum, Reshape, Transpose
 from tracefx.ops.contraction import DotGeneral, Precision
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumSum
 from tracefx.ops.indexing import ScatterAdd
 from tracefx.ops.reduction import ReduceProd
@@ -117,7 +119,7 @@ def multiplied_up(handler: object, op: ReduceProd, operand: Held) -> list[Held]:
     return [Interval(out.lo[0], out.hi[0])]
 
 
-def contracted(handler: object, op: DotGeneral, left: Held, right: Held) -> list[Held]:
+def contracted(handler: object, op: DotGeneral | ConvGeneralDilated, left: Held, right: Held) -> list[Held]:
     """By middle and radius: as fast as three ordinary products.
 
     Rump, Fast and parallel interval arithmetic (1999). The rounding of the middle is bounded by that of a sum of
@@ -125,10 +127,9 @@ def contracted(handler: object, op: DotGeneral, left: Held, right: Held) -> list
     """
     op = evolve(op, precision=(Precision.HIGHEST, Precision.HIGHEST))
     x, y = lifted(left), lifted(right)
-    (contracting, _), _ = op.dimension_numbers
-    terms = int(np.prod([x.lo.shape[a] for a in contracting]))
+    terms = _terms(op, x.lo.shape, y.lo.shape)
     if not (is_float(x) and is_float(y)):
-        raise TypeError("bounds: dot_general of integers that lie in intervals; convert them to floats first")
+        raise TypeError(f"bounds: {op.name} of integers that lie in intervals; convert them to floats first")
     (a, r), (b, s) = _middle(x), _middle(y)
     middle, size = bind1(op, a, b), bind1(op, abs(a), abs(b))
     radius = bind1(op, abs(a), s) + bind1(op, r, abs(b) + s)
@@ -136,6 +137,15 @@ def contracted(handler: object, op: DotGeneral, left: Held, right: Held) -> list
     eps, tiny = max(float(i.eps) for i in info), max(float(i.tiny) for i in info)
     off = (size + radius) * (eps * (terms + 4)) + tiny * (terms + 1)
     return [rounded(middle - radius, middle + radius, FAR, off)]
+
+
+def _terms(op: DotGeneral | ConvGeneralDilated, left: Shape, right: Shape) -> int:
+    """How many products a number of the result is the sum of."""
+    if isinstance(op, DotGeneral):
+        (contracting, _), _ = op.dimension_numbers
+        return int(np.prod([left[a] for a in contracting]))
+    _, kernel, _ = op.dimension_numbers
+    return int(np.prod([right[a] for a in kernel[1:]]))
 
 
 def _middle(x: Interval) -> tuple[Array, Array]:

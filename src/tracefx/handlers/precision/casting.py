@@ -26,6 +26,7 @@ from tracefx.interpreters.rules import Rules
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, convert, retyped
 from tracefx.ops.casting import convert_host
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.elementwise import Add
 from tracefx.transforms.arguments import require_callable
 
@@ -185,7 +186,9 @@ def _narrow(handler: Autocast, op: Primitive, *operands: Narrow | Value) -> Sequ
     return _in_role(Role.VALUE, handler, op, *operands)
 
 
-def _contraction(handler: Autocast, op: DotGeneral, *operands: Narrow | Value) -> Sequence[Narrow | Value]:
+def _contraction(
+    handler: Autocast, op: DotGeneral | ConvGeneralDilated, *operands: Narrow | Value
+) -> Sequence[Narrow | Value]:
     if any(x.aval.dtype != WIDE for x in operands) or op.preferred_element_type not in (None, WIDE):
         return _wide(handler, op, *operands)
     return _in_role(Role.PRODUCT, handler, evolve(op, preferred_element_type=None), *operands)
@@ -248,6 +251,8 @@ def rules_for(policy: Policy) -> Rules[Autocast, Narrow | Value]:
         rules = rules.on(cls, _narrow)
     if DotGeneral in policy.narrow:
         rules = rules.on(DotGeneral, _contraction)
+    if ConvGeneralDilated in policy.narrow:
+        rules = rules.on(ConvGeneralDilated, _contraction)
     return rules.on(ConvertElementType, _convert)
 
 

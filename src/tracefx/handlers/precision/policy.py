@@ -17,6 +17,7 @@ from tracefx.ops.basis import BroadcastInDim, Reshape, Transpose
 from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
 from tracefx.ops.complex import IsFinite
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cutting import Pad, Rev, Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add
@@ -31,7 +32,7 @@ from tracefx.ops.transcendental import Logistic, Tanh
 
 Operations: TypeAlias = tuple[type[Primitive], ...]
 
-CONTRACTIONS: Final[Operations] = (DotGeneral,)
+CONTRACTIONS: Final[Operations] = (DotGeneral, ConvGeneralDilated)
 MOVES: Final[Operations] = (
     *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Split, Tile, Slice, Pad, Rev),
     *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, Name, StopGradient, OptimizationBarrier),

@@ -6,7 +6,8 @@ from attrs import evolve
 
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
-from tracefx.handlers.taylor.series import Series, Term, Terms, fitted, spelled, value
+from tracefx.handlers.taylor.series import Series, Term, Terms, fitted, plus, spelled, value
+from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.contraction import Axes, DotGeneral
 from tracefx.ops.shape import concatenate, expand_dims, slice_axis, squeeze, stack
 
@@ -19,7 +20,24 @@ def contracted(prim: DotGeneral, x: Series, y: Series) -> Series:
     return _both_vary(prim, x, y)
 
 
-def _one_varies(prim: DotGeneral, x: Series, other: Series, side: int) -> Series:
+def bilinear(prim: Bilinear, x: Series, y: Series) -> Series:
+    """A product of any kind: each coefficient is a sum of those of the coefficients that it is made of."""
+    if not y.varies:
+        return _one_varies(prim, x, y, side=0)
+    if not x.varies:
+        return _one_varies(prim, y, x, side=1)
+    out = bind1(prim, x.primal, y.primal)
+    terms: list[Term] = [out]
+    for k in range(1, x.order + 1):
+        total: Term = None
+        for a, b in zip(x.terms[: k + 1], reversed(y.terms[: k + 1]), strict=True):
+            if a is not None and b is not None:
+                total = plus(total, bind1(prim, a, b))
+        terms.append(total)
+    return fitted(terms, out)
+
+
+def _one_varies(prim: Bilinear, x: Series, other: Series, side: int) -> Series:
     """A contraction with constants: all coefficients at once, so that the constants are read once."""
     present = [t for t in x.terms if t is not None]
     stacked = stack(present)

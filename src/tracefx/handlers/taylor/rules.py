@@ -18,7 +18,7 @@ from tracefx.handlers.taylor.arithmetic import (
     scattered_product,
     squared_series,
 )
-from tracefx.handlers.taylor.contraction import contracted
+from tracefx.handlers.taylor.contraction import bilinear, contracted
 from tracefx.handlers.taylor.folding import multiplied_along, multiplied_over, summed_along
 from tracefx.handlers.taylor.linear import added, gathered, jointly_linear, linear, locally_linear, still, subtracted
 from tracefx.handlers.taylor.series import Series
@@ -29,6 +29,7 @@ from tracefx.ops.basis import ConvertElementType
 from tracefx.ops.collective import LinearCollective
 from tracefx.ops.complex import LinearElementwise
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable
@@ -78,6 +79,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Atan2: alone(angled),
         Polygamma: alone(polygamma_series),
         DotGeneral: alone(contracted),
+        ConvGeneralDilated: alone(bilinear),
         **dict.fromkeys((SelectN, ScatterAdd, DynamicSlice, DynamicUpdateSlice), jointly_linear),
         Gather: gathered,
         ScatterMul: scattered_product,

@@ -1,0 +1,413 @@
+"""Sums of products over windows: `conv_general_dilated`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Builder, Dims, Ir, Text
+from tracefx.core.dtypes import DType, DTypeLike, Kind
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import MappedAxis, Tangent, Zero
+from tracefx.core.printer import ShownAsJax
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import convert, fit, full, move_axis, reshape
+from tracefx.ops.bilinear import Bilinear
+from tracefx.ops.contraction import PrecisionLike, Precisions, precision_config, precisions
+from tracefx.ops.convolution_numbers import (
+    Axes,
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv_dimension_numbers,
+    conv_shape_tuple,
+    dilated,
+    placed,
+    taken,
+)
+from tracefx.ops.cutting import rev
+from tracefx.ops.operation import Compiled, remembered
+from tracefx.ops.padding_types import Pads, padtype_to_pads
+from tracefx.ops.static import static_int, static_ints
+
+_FIELDS: Final = (
+    *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),
+    *("feature_group_count", "batch_group_count", "preferred_element_type"),
+)
+
+
+@final
+@frozen(eq=False)
+class ConvGeneralDilated(Compiled, Bilinear, ShownAsJax):
+    """Each group of features, or of the batch, is convolved by itself; the groups of the result follow each other."""
+
+    name = "conv_general_dilated"
+    window_strides: tuple[int, ...]
+    padding: Pads
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    dimension_numbers: ConvDimensionNumbers
+    feature_group_count: int = field(default=1, metadata={"hide_default": True})
+    batch_group_count: int = field(default=1, metadata={"hide_default": True})
+    precision: Precisions = field(default=None, metadata={"hide_default": True})
+    preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, of either kind: never are there groups of both."""
+        return self.feature_group_count * self.batch_group_count
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {**{name: getattr(self, name) for name in (*_FIELDS, "precision")}, "out_sharding": None}
+
+    # ------------------------------------------------------------------ types
+
+    @override
+    @remembered(*_FIELDS)
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        lhs, rhs = avals
+        if lhs.ndim != rhs.ndim or lhs.ndim < 2:
+            raise ValueError(
+                f"conv_general_dilated: lhs and rhs must have the same number of axes, at least two, got {lhs} and "
+                f"{rhs}"
+            )
+        for spec in self.dimension_numbers:
+            if sorted(spec) != list(range(lhs.ndim)):
+                raise ValueError(
+                    f"conv_general_dilated: dimension_numbers must name each of {lhs.ndim} axes once, got "
+                    f"{self.dimension_numbers}"
+                )
+        dtype = self._dtype(lhs, rhs)
+        self._check_steps(lhs.ndim - 2)
+        self._check_groups(lhs, rhs)
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        n, o = taken(lhs.shape, lhs_spec), taken(rhs.shape, rhs_spec)
+        shape = conv_shape_tuple(
+            (*n[:2], *map(dilated, n[2:], self.lhs_dilation)),
+            (*o[:2], *map(dilated, o[2:], self.rhs_dilation)),
+            self.window_strides,
+            self.padding,
+            self.batch_group_count,
+        )
+        return ShapedArray(placed(shape, out_spec), dtype, lhs.weak_type and rhs.weak_type)
+
+    def _dtype(self, lhs: ShapedArray, rhs: ShapedArray) -> DType:
+        if lhs.dtype != rhs.dtype:
+            raise TypeError(
+                f"conv_general_dilated: lhs and rhs must have one dtype, got {lhs} and {rhs}; convert one with astype"
+            )
+        old, new = lhs.dtype, self.preferred_element_type
+        if old == dtypes.float0:
+            raise TypeError("conv_general_dilated: operands of dtype float0 have no elements to multiply")
+        if new is None:
+            return old
+        if not _accumulates(old, new):
+            raise TypeError(
+                f"conv_general_dilated: preferred_element_type must be of {old}'s kind, or float for integers, and "
+                f"not narrower, got {new}"
+            )
+        return new
+
+    def _check_steps(self, ndim: int) -> None:
+        for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
+            given: tuple[int, ...] = getattr(self, name)
+            if len(given) != ndim or any(s < 1 for s in given):
+                raise ValueError(
+                    f"conv_general_dilated: {name} must have a positive number for each of {ndim} spatial axes, got "
+                    f"{given}"
+                )
+
+    def _check_groups(self, lhs: ShapedArray, rhs: ShapedArray) -> None:
+        lhs_spec, rhs_spec, _ = self.dimension_numbers
+        (batch, features), (outs, ins) = taken(lhs.shape, lhs_spec[:2]), taken(rhs.shape, rhs_spec[:2])
+        for name, count in (
+            ("feature_group_count", self.feature_group_count),
+            ("batch_group_count", self.batch_group_count),
+        ):
+            if count < 1:
+                raise ValueError(f"conv_general_dilated: {name} must be positive, got {count}")
+            if outs % count:
+                raise ValueError(
+                    f"conv_general_dilated: {name} {count} must divide the number {outs} of rhs's output features"
+                )
+        if self.feature_group_count > 1 < self.batch_group_count:
+            raise ValueError(
+                "conv_general_dilated: one of feature_group_count and batch_group_count must be 1, got "
+                f"{self.feature_group_count} and {self.batch_group_count}"
+            )
+        if features != ins * self.feature_group_count:
+            raise ValueError(
+                f"conv_general_dilated: lhs must have as many features as rhs takes in all groups, got {features} of "
+                f"{lhs}, and {ins} of {rhs} in {self.feature_group_count} groups"
+            )
+        if batch % self.batch_group_count:
+            raise ValueError(
+                f"conv_general_dilated: batch_group_count {self.batch_group_count} must divide lhs's batch of {batch}"
+            )
+
+    # ------------------------------------------------------------------ derivatives
+
+    @override
+    def pulled_left(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
+        """Every output is spread over its window: `ct`, dilated by the strides, convolved with the reversed kernel."""
+        if not ct.aval.size:
+            return Zero(x)
+        lhs, rhs, out = self.dimension_numbers
+        groups = self.groups
+        kernel = y
+        if groups > 1:  # a group's outputs become its inputs
+            kernel = _inserted(_split(kernel, rhs[0], groups), rhs[0], rhs[1])
+        kernel = rev(kernel, [d for d in rhs[2:] if kernel.aval.shape[d] > 1])
+        padding = []
+        for n, window, m, (low, _), step, a, b in self._along(x, y.aval, ct.aval):
+            before = dilated(window, b) - low - 1
+            padding.append((before, dilated(n, a) + dilated(window, b) - 1 - dilated(m, step) - before))
+        prim = evolve(
+            self,
+            window_strides=self.lhs_dilation,
+            lhs_dilation=self.window_strides,
+            padding=tuple(padding),
+            dimension_numbers=ConvDimensionNumbers(out, _swapped(rhs), lhs),
+            feature_group_count=groups,
+            batch_group_count=1,
+        )
+        product = bind1(prim, ct, convert(kernel, ct.aval.dtype))
+        if self.batch_group_count > 1:
+            product = _inserted(_split(product, lhs[1], groups), lhs[1], lhs[0])
+        return fit(product, x)
+
+    @override
+    def pulled_right(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
+        """Each place of the kernel is a sum over the batch and the windows, whose strides are dilations here."""
+        if not ct.aval.size:
+            return Zero(y)
+        lhs, rhs, out = self.dimension_numbers
+        padding = []
+        for n, window, m, (low, _), step, a, b in self._along(x.aval, y, ct.aval):
+            padding.append((low, dilated(m, step) - dilated(n, a) + dilated(window, b) - low - 1))
+        prim = evolve(
+            self,
+            window_strides=self.rhs_dilation,
+            rhs_dilation=self.window_strides,
+            padding=tuple(padding),
+            dimension_numbers=ConvDimensionNumbers(_swapped(lhs), _swapped(out), _swapped(rhs)),
+            feature_group_count=self.batch_group_count,
+            batch_group_count=self.feature_group_count,
+        )
+        return fit(bind1(prim, convert(x, ct.aval.dtype), ct), y)
+
+    def _along(
+        self, x: ShapedArray, y: ShapedArray, out: ShapedArray
+    ) -> list[tuple[int, int, int, tuple[int, int], int, int, int]]:
+        """For each spatial axis the sizes of operands and result, the padding, the stride and both dilations."""
+        shapes = zip((x, y, out), self.dimension_numbers, strict=True)
+        sizes = [taken(aval.shape, spec[2:]) for aval, spec in shapes]
+        return list(zip(*sizes, self.padding, self.window_strides, self.lhs_dilation, self.rhs_dilation, strict=True))
+
+    # ------------------------------------------------------------------ batching
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        """A batch of images is a larger batch, one of kernels more features, one of both more groups."""
+        (x, y), (x_dim, y_dim) = args, dims
+        lhs, rhs, out = self.dimension_numbers
+        if not axis.size:
+            types = [a.aval if d is None else _without(a.aval, d) for a, d in zip(args, dims, strict=True)]
+            aval = self.out_aval(*types)
+            return full(aval.update(shape=(0, *aval.shape)), 0), 0
+        if x_dim is None:
+            assert y_dim is not None
+            product = bind1(self, x, _inserted(y, y_dim, rhs[0], self.groups))
+            return _extracted(product, out[1], axis.size, self.groups)
+        if y_dim is None:
+            product = bind1(self, _inserted(x, x_dim, lhs[0], self.batch_group_count), y)
+            return _extracted(product, out[0], axis.size)
+        if self.batch_group_count > 1:
+            place, prim = lhs[0], evolve(self, batch_group_count=self.batch_group_count * axis.size)
+        else:
+            place, prim = lhs[1], evolve(self, feature_group_count=self.feature_group_count * axis.size)
+        product = bind1(prim, _inserted(x, x_dim, place), _inserted(y, y_dim, rhs[0]))
+        return _extracted(product, out[1], axis.size)
+
+    # ------------------------------------------------------------------ compilation
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        if not (out.size and operands[0].aval.size and operands[1].aval.size):
+            return stablehlo.full(builder, 0, out)
+        if dtypes.is_complex(operands[0].aval.dtype):
+            return self._emit_complex(builder, out, *operands)
+        return self._emit_real(builder, out, *operands)
+
+    def _emit_real(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        lhs, rhs, result = self.dimension_numbers
+        ndim = len(self.window_strides)
+        pairs = ", ".join([f"[{low}, {high}]" for low, high in self.padding])
+        letters = f"[{_lettered(lhs, 'bf')}]x[{_lettered(rhs, 'oi')}]->[{_lettered(result, 'bf')}]"
+        attrs: dict[str, Attr] = {
+            "window_strides": Dims(self.window_strides),
+            "padding": Text(f"dense<[{pairs}]> : tensor<{ndim}x2xi64>" if ndim else "dense<> : tensor<0x2xi64>"),
+            "lhs_dilation": Dims(self.lhs_dilation),
+            "rhs_dilation": Dims(self.rhs_dilation),
+            "dimension_numbers": Text(f"#stablehlo.conv<{letters}>"),
+            "feature_group_count": self.feature_group_count,
+            "batch_group_count": self.batch_group_count,
+            "precision_config": precision_config(self.precision),
+        }
+        return builder.emit("stablehlo.convolution", operands, [out], attrs)[0]
+
+    def _emit_complex(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        """XLA's kernels are for real numbers; three convolutions of those are one of complex ones."""
+
+        def emit(name: str, *of: Ir) -> Ir:
+            return builder.emit(f"stablehlo.{name}", of, [of[0].aval])[0]
+
+        def parts(x: Ir) -> list[Ir]:
+            aval = ShapedArray(x.aval.shape, dtypes.real_dtype(x.aval.dtype))
+            return [builder.emit(f"stablehlo.{part}", [x], [aval])[0] for part in ("real", "imag")]
+
+        def convolved(x: Ir, y: Ir) -> Ir:
+            return self._emit_real(builder, ShapedArray(out.shape, dtypes.real_dtype(out.dtype)), x, y)
+
+        (a, b), (c, d) = map(parts, operands)
+        first = convolved(emit("add", a, b), c)
+        second = convolved(a, emit("subtract", d, c))
+        third = convolved(b, emit("add", c, d))
+        both = [emit("subtract", first, third), emit("add", first, second)]
+        return builder.emit("stablehlo.complex", both, [out])[0]
+
+
+def _accumulates(old: DType, new: DType) -> bool:
+    """Whether products of numbers of one dtype can be added in another."""
+    kinds = dtypes.kind(old), dtypes.kind(new)
+    if dtypes.itemsize_bits(new) < dtypes.itemsize_bits(old):
+        return False
+    match kinds:
+        case (Kind.SIGNED, Kind.SIGNED | Kind.FLOAT) | (Kind.UNSIGNED, Kind.SIGNED | Kind.UNSIGNED | Kind.FLOAT):
+            return True
+        case _:
+            return kinds[0] is Kind.BOOL or kinds[0] is kinds[1]
+
+
+# ------------------------------------------------------------------ axes
+
+
+def _swapped(spec: Axes) -> Axes:
+    return (spec[1], spec[0], *spec[2:])
+
+
+def _without(aval: ShapedArray, dim: int) -> ShapedArray:
+    return aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+
+
+def _lettered(spec: Axes, letters: str) -> str:
+    """An operand's axes in their order, each by its letter or as the number of a spatial axis."""
+    names = [*letters, *map(str, range(len(spec) - 2))]
+    return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
+
+
+def _split(x: Value, axis: int, size: int) -> Array:
+    """`x` with an axis as two, the first of the given size."""
+    shape = x.aval.shape
+    return reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
+
+
+def _inserted(x: Value, dim: int, axis: int, groups: int = 1) -> Array:
+    """`x` with axis `dim` drawn into the axis that is `axis` without it, in every group of that one's elements."""
+    shape = _without(x.aval, dim).shape
+    n = x.aval.shape[dim]
+    if groups == 1:
+        moved = move_axis(x, dim, axis)
+    else:
+        moved = move_axis(_split(move_axis(x, dim, 0), axis + 1, groups), 0, axis + 1)
+    return reshape(moved, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
+
+
+def _extracted(x: Value, axis: int, size: int, groups: int = 1) -> tuple[Array, int]:
+    """The inverse of `_inserted`, and where the axis is."""
+    if groups == 1:
+        return _split(x, axis, size), axis
+    shape = x.aval.shape
+    apart = move_axis(_split(_split(x, axis, groups), axis + 1, size), axis + 1, 0)
+    return reshape(apart, (size, *shape[:axis], shape[axis] // size, *shape[axis + 1 :])), 0
+
+
+# ------------------------------------------------------------------ functions
+
+_convolution: Final = functools.lru_cache(maxsize=1024)(ConvGeneralDilated)
+
+
+def conv_general_dilated(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of products of a kernel with each window of an array, over any number of spatial axes.
+
+    `lhs` has axes for batch, features and `n` spatial ones, the kernel `rhs` axes for output features, input features
+    and the window. `dimension_numbers` says in which order they are: `None` for this one, three strings such as
+    `("NHWC", "HWIO", "NHWC")` for `lhs`, `rhs` and the result, or `ConvDimensionNumbers`. Kernels are not reversed.
+
+    `window_strides` has the steps by which windows move along the spatial axes, in the order of `rhs`; `padding` is
+    `"VALID"`, `"SAME"`, `"SAME_LOWER"` or a pair `(before, after)` for each, negative numbers taking elements away.
+    Dilations put zeros between elements: one less than they say. With `feature_group_count` the features are as many
+    groups, each with its part of the kernel's outputs; with `batch_group_count` the batch is. The result has the
+    operands' dtype, or `preferred_element_type`, in which it is summed too.
+
+    Raises TypeError for different dtypes, ValueError for shapes, steps and groups that don't fit each other.
+
+    >>> import numpy as np
+    >>> images, kernel = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    >>> conv_general_dilated(images, kernel, (1, 1), "VALID").tolist()
+    [[[[9.0, 9.0], [9.0, 9.0]]]]
+    """
+    name = "conv_general_dilated"
+    x, y = as_value(lhs, "lhs"), as_value(rhs, "rhs")
+    numbers = conv_dimension_numbers(x.aval.shape, y.aval.shape, dimension_numbers)
+    strides = static_ints(name, window_strides, "window_strides")
+    one = (1,) * max(x.aval.ndim - 2, 0)
+    left = one if lhs_dilation is None else static_ints(name, lhs_dilation, "lhs_dilation")
+    right = one if rhs_dilation is None else static_ints(name, rhs_dilation, "rhs_dilation")
+    if not isinstance(padding, str):
+        pads = pairs_of(name, padding)
+    elif any(d != 1 for d in left):
+        raise ValueError(
+            f"{name}: padding {padding!r} says nothing about an lhs that is dilated, here by {left}; give pairs of "
+            "integers, or use conv_transpose"
+        )
+    else:
+        windows = map(dilated, taken(y.aval.shape, numbers.rhs_spec[2:]), right)
+        pads = tuple(padtype_to_pads(taken(x.aval.shape, numbers.lhs_spec[2:]), list(windows), strides, padding))
+    new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
+    counts = [
+        static_int(name, feature_group_count, "feature_group_count"),
+        static_int(name, batch_group_count, "batch_group_count"),
+    ]
+    return bind1(_convolution(strides, pads, left, right, numbers, *counts, precisions(name, precision), new), x, y)
+
+
+def pairs_of(name: str, padding: Sequence[tuple[int, int]]) -> Pads:
+    """Pairs of integers as they are kept; ValueError for anything else."""
+    try:
+        pairs = [static_ints(name, pair, "padding") for pair in padding]
+    except TypeError as error:
+        raise ValueError(f"{name}: padding must be a string or pairs of integers, got {padding!r}") from error
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"{name}: padding must be a string or pairs of integers, got {padding!r}")
+    return tuple([(pair[0], pair[1]) for pair in pairs])
