@@ -15,6 +15,7 @@ import tracefx.debug
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
+import tracefx.ops
 
 # Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
 # there is nothing yet that they could mean here.
@@ -61,7 +62,14 @@ def functions(module: ModuleType) -> list[str]:
     return sorted([n for n in names if inspect.isfunction(getattr(module, n))])
 
 
-MODULES: Final = ((fnp, jax.numpy), (tracefx.lax, jax.lax), (tracefx.nn, jax.nn), (tracefx.debug, jax.debug))
+MODULES: Final = (
+    (fnp, jax.numpy),
+    (tracefx.lax, jax.lax),
+    (tracefx.nn, jax.nn),
+    (tracefx.debug, jax.debug),
+    (tracefx.ops, jax.ops),
+    (fnp.fft, jax.numpy.fft),
+)
 CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
 
 

@@ -22,6 +22,7 @@ from tests.differential import (
     methods,
     nn,
     reductions,
+    segments,
     shapes,
 )
 from tests.differential.records import Record
@@ -44,5 +45,6 @@ RECORDS: Final[tuple[Record, ...]] = (
     *lax_folding.RECORDS,
     *lax_order.RECORDS,
     *fourier.RECORDS,
+    *segments.RECORDS,
     *nn.RECORDS,
 )

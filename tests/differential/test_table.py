@@ -12,6 +12,7 @@ from attrs import evolve
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
+import tracefx.ops
 from tests.differential import harness
 from tests.differential.harness import Found
 from tests.differential.records import THEIRS, Record, Weak, call, grid, record
@@ -21,7 +22,13 @@ from tracefx import numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.handler import Tracer
 
-MODULES: Final = {"numpy": tracefx.numpy, "lax": tracefx.lax, "numpy.fft": tracefx.numpy.fft, "nn": tracefx.nn}
+MODULES: Final = {
+    "numpy": tracefx.numpy,
+    "lax": tracefx.lax,
+    "ops": tracefx.ops,
+    "numpy.fft": tracefx.numpy.fft,
+    "nn": tracefx.nn,
+}
 # What isn't a function from arrays to arrays, with what it is.
 OTHERS: Final = {
     "numpy": (
@@ -45,6 +52,7 @@ OTHERS: Final = {
     ),
     "numpy.fft": (),
     "nn": (),
+    "ops": (),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
 OF_ARRAYS: Final = (

@@ -1,1 +1,16 @@
-"""First-order operations, a file a family, and the typed functions that bind them."""
+"""First-order operations, a file a family, and the typed functions that bind them.
+
+Its own functions are those of `jax.ops`.
+
+>>> import numpy as np
+>>> from tracefx import ops
+>>> ops.segment_sum(np.array([1, 2, 3]), np.array([0, 2, 2])).tolist()
+[1, 0, 5]
+"""
+
+from tracefx.ops.segments import segment_max as segment_max
+from tracefx.ops.segments import segment_min as segment_min
+from tracefx.ops.segments import segment_prod as segment_prod
+from tracefx.ops.segments import segment_sum as segment_sum
+
+__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
