@@ -43,6 +43,10 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         *(f"{aspect} (weak float32[2])" for aspect in ("value", "compiled", "vmap")),
     ),
     differs("the same", "nn.softplus", "value all bool: weak_type"),
+    differs("the same", "numpy.heaviside", "value (weak float32[2, 3], 0.5)", "compiled (weak float32[2, 3], 0.5)"),
+    differs("the same", "numpy.angle", "value (2.0)", "compiled (2.0)"),
+    differs("the same", "numpy.frexp numpy.spacing", "value (3)", "compiled (3)"),
+    differs("the same", "numpy.ldexp", "value (1.5, 2)", "compiled (1.5, 2)"),
     # ------------------------------------------------------------------ what JAX can't
     differs(
         "bools are taken as by NumPy, and stay as they are",
@@ -64,6 +68,19 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "JAX starts from the least of 32-bit integers, and fails", "numpy.max numpy.min numpy.ptp", "dtype all int64"
     ),
     differs("the same", "nn.softmax nn.log_softmax", "dtype all int64"),
+    differs(
+        "JAX takes bits of 64 with masks of 32, and fails",
+        "numpy.frexp numpy.ldexp",
+        "value all float64",
+        "dtype all int64",
+    ),
+    differs(
+        "a fraction has the sign of the number, and is 0 of an infinite one, as in NumPy",
+        "numpy.modf",
+        "value (float32[13])",
+        "compiled (float32[13])",
+        "value all int32",
+    ),
     differs("a bool becomes a float as an integer does; JAX fails", "nn.softmax nn.log_softmax", "value all bool"),
     differs(
         "JAX asks for an order with the dtype of the points, where it gave it that",

@@ -21,6 +21,7 @@ from tests.differential import (
     linear,
     methods,
     nn,
+    numbers,
     reductions,
     segments,
     shapes,
@@ -29,6 +30,7 @@ from tests.differential.records import Record
 
 RECORDS: Final[tuple[Record, ...]] = (
     *elementwise.RECORDS,
+    *numbers.RECORDS,
     *reductions.RECORDS,
     *shapes.RECORDS,
     *assembling.RECORDS,

@@ -261,6 +261,7 @@ newaxis: Final = None
 
 if TYPE_CHECKING:
     from tracefx.numpy import fft
+    from tracefx.numpy.float_parts import frexp, ldexp, modf, spacing
     from tracefx.numpy.index_tricks import (
         c_,
         diag_indices,
@@ -280,6 +281,7 @@ if TYPE_CHECKING:
         triu_indices_from,
         unravel_index,
     )
+    from tracefx.numpy.integers import bitwise_count, gcd, lcm, packbits, unpackbits
     from tracefx.numpy.interchange import (
         from_dlpack,
         frombuffer,
@@ -293,6 +295,18 @@ if TYPE_CHECKING:
     )
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
     from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
+    from tracefx.numpy.special_functions import (
+        angle,
+        float_power,
+        fmax,
+        fmin,
+        heaviside,
+        iscomplex,
+        isreal,
+        logaddexp2,
+        nan_to_num,
+        sinc,
+    )
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
 else:  # type checkers would take it to have any name
 
@@ -353,3 +367,7 @@ __all__ += ["unravel_index"]
 __all__ += ["broadcast_shapes", "can_cast", "iscomplexobj", "isrealobj", "isscalar", "iterable", "shape"]
 __all__ += ["array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]
 __all__ += ["from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "load", "save", "savez"]
+__all__ += ["frexp", "ldexp", "modf", "spacing"]
+__all__ += ["angle", "float_power", "fmax", "fmin", "heaviside", "iscomplex", "isreal", "logaddexp2", "nan_to_num"]
+__all__ += ["sinc"]
+__all__ += ["bitwise_count", "gcd", "lcm", "packbits", "unpackbits"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,29 @@ from tracefx.core.array import ArrayLike
 from tracefx.core.values import to_numpy
 from tracefx.numpy.promoting import operand
 
-get_printoptions: Final = np.get_printoptions
-set_printoptions: Final = np.set_printoptions
-printoptions: Final[Callable[..., Any]] = np.printoptions
+
+def get_printoptions() -> dict[str, Any]:
+    """NumPy's options for showing arrays, which hold here too.
+
+    >>> get_printoptions()["precision"]
+    8
+    """
+    return dict(np.get_printoptions())
+
+
+def set_printoptions(*args: Any, **kwargs: Any) -> None:
+    """Change NumPy's options for showing arrays: `precision`, `threshold`, `linewidth` and the like."""
+    np.set_printoptions(*args, **kwargs)
+
+
+def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+    """NumPy's options changed in a `with` block.
+
+    >>> with printoptions(precision=2):
+    ...     print(np.ones(1) / 3)
+    [0.33]
+    """
+    return np.printoptions(*args, **kwargs)
 
 
 def array_repr(

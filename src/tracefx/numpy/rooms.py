@@ -21,6 +21,9 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "questions": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable shape",
         "printing": "array_repr array_str get_printoptions printoptions set_printoptions",
         "interchange": "from_dlpack frombuffer fromfile fromfunction fromiter fromstring load save savez",
+        "float_parts": "frexp ldexp modf spacing",
+        "special_functions": "angle float_power fmax fmin heaviside iscomplex isreal logaddexp2 nan_to_num sinc",
+        "integers": "bitwise_count gcd lcm packbits unpackbits",
     }
 )
 

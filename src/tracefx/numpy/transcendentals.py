@@ -269,16 +269,20 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
+    larger, difference, same = apart(*_reals("logaddexp", *all_inexact("logaddexp", x1, x2)))
+    rest = transcendental.log1p(transcendental.exp(difference))
+    return choose(same, larger, elementwise.add(larger, rest))
+
+
+def apart(x: Value, y: Value) -> tuple[Array, Array, Array]:
+    """The larger of two numbers, how much smaller the other is, and where both are the same infinity."""
     # By choices rather than `max` and `abs`: those halve tangents at ties, and what adds up again for first derivatives
     # does not for second ones.
     above = comparison.gt(x, y)
     larger, smaller = choose(above, x, y), choose(above, y, x)
     # Where both are the same infinity there is no difference.
     same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(magnitude.abs(x), like(x, math.inf)))
-    difference = choose(same, like(x, 0.0), arithmetic.sub(smaller, larger))
-    rest = transcendental.log1p(transcendental.exp(difference))
-    return choose(same, larger, elementwise.add(larger, rest))
+    return larger, choose(same, like(x, 0.0), arithmetic.sub(smaller, larger)), same
 
 
 def _reals(name: str, x: Value, y: Value) -> tuple[Value, Value]:

@@ -1,0 +1,120 @@
+"""Floats taken apart and put together: mantissa and exponent, fraction and whole part, the distance to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.floats import copysign
+from tracefx.numpy.promoting import inexact, no_out, operand, retyped, to_type
+from tracefx.numpy.shapes import broadcast_arrays
+from tracefx.numpy.ufuncs import choose, clip, like, trunc
+from tracefx.ops import arithmetic, basis, bitwise, comparison, magnitude, pairs
+from tracefx.ops.elementwise import add
+from tracefx.ops.representation import bitcast_convert_type
+from tracefx.ops.selection import stop_gradient
+
+
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
+    """The fraction and the whole part, both with the sign of `x`; an infinite number has the fraction 0.
+
+    >>> modf(-1.5)
+    (Array(-0.5, dtype=float32, weak_type=True), Array(-1., dtype=float32, weak_type=True))
+    """
+    no_out("modf", out)
+    value = inexact(x, "modf: x")
+    whole = trunc(value)
+    infinite = comparison.eq(magnitude.abs(value), like(value, np.inf))
+    fraction = choose(infinite, like(value, 0.0), arithmetic.sub(value, whole))
+    return copysign(fraction, value), whole
+
+
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """A mantissa of size 0.5 to before 1 and an exponent, so that `x` is `mantissa * 2**exponent`. What is 0, infinite
+    or NaN is its own mantissa, with exponent 0. TypeError for complex numbers.
+
+    >>> mantissa, exponent = frexp(6.0)
+    >>> float(mantissa), int(exponent)
+    (0.75, 3)
+    """
+    value = inexact(x, "frexp: x")
+    if dtypes.is_complex(value.aval.dtype):
+        raise TypeError(f"frexp is not defined for complex numbers, got {value.aval}")
+    exponent = as_array(retyped(_exponent(value), dtypes.int32))
+    return _scaled(value, arithmetic.neg(exponent)), exponent
+
+
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * 2**x2`, exactly, also where the power alone is out of range. ValueError if `x1` is complex or `x2` is no
+    integer.
+
+    >>> ldexp(0.75, 3)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    given = operand(x1, "ldexp: x1"), operand(x2, "ldexp: x2")
+    if dtypes.is_complex(given[0].aval.dtype) or dtypes.is_inexact(given[1].aval.dtype):
+        raise ValueError(
+            f"ldexp takes a real number and an integer power of 2, got {given[0].aval} and {given[1].aval}"
+        )
+    value = inexact(x1, "ldexp: x1")
+    # By way of the mantissa: where XLA sees powers as constants, it multiplies them with each other first.
+    mantissa, exponent = frexp(value)
+    total = exponent + clip(retyped(given[1], dtypes.int32), -(1 << 14), 1 << 14)
+    mantissa, total = broadcast_arrays(mantissa, total)
+    large = comparison.gt(total, like(total, 0))
+    twice = arithmetic.mul(mantissa, like(mantissa, 2.0))
+    return _scaled(choose(large, twice, mantissa), choose(large, arithmetic.sub(total, like(total, 1)), total))
+
+
+def spacing(x: ArrayLike, /) -> Array:
+    """The distance from `x` to the next float away from 0 (in float16: to the next greater), with the sign of `x`.
+    ValueError for complex numbers.
+
+    >>> spacing(1.0) == 2.0**-23
+    Array(True, dtype=bool)
+    """
+    value = inexact(x, "spacing: x")
+    dtype = value.aval.dtype
+    if dtypes.is_complex(dtype):
+        raise ValueError(f"spacing is not defined for complex numbers, got {value.aval}")
+    infinity = like(value, np.inf)
+    if dtype == dtypes.float16:
+        return arithmetic.sub(pairs.nextafter(value, basis.broadcast_to(infinity, value.aval.shape)), value)
+    outward = copysign(infinity, value)
+    distance = arithmetic.sub(pairs.nextafter(value, outward), value)
+    least = copysign(like(value, float(dtypes.finfo(dtype).smallest_subnormal)), value)
+    return choose(comparison.eq(distance, like(value, 0.0)), least, distance)
+
+
+def _exponent(x: Value) -> Array:
+    """The exponent that `frexp` gives, as an integer as wide as `x`: from the bits, since logarithms are not exact."""
+    dtype = x.aval.dtype
+    info, bits = dtypes.finfo(dtype), dtypes.itemsize_bits(dtype)
+    plain = stop_gradient(x)
+    tiny = comparison.lt(magnitude.abs(plain), like(x, float(info.smallest_normal)))
+    raised = arithmetic.mul(plain, like(x, 2.0**info.nmant))
+    words = bitcast_convert_type(choose(tiny, raised, plain), f"int{bits}")
+    mask = like(words, (1 << info.nexp) - 1)
+    field = bitwise.bitwise_and(bitwise.shift_right_logical(words, like(words, info.nmant)), mask)
+    exponent = add(field, like(words, info.minexp))
+    exponent = choose(tiny, arithmetic.sub(exponent, like(words, info.nmant)), exponent)
+    own = choose(comparison.eq(field, mask), comparison.eq(field, mask), comparison.eq(plain, like(x, 0.0)))
+    return choose(own, like(words, 0), exponent)
+
+
+def _scaled(x: Value, power: Array) -> Array:
+    """`x * 2**power` in two steps whose powers are normal numbers, made of their bits."""
+    dtype = x.aval.dtype
+    info, word = dtypes.finfo(dtype), dtypes.as_dtype(f"int{dtypes.itemsize_bits(dtype)}")
+    bias = 1 - info.minexp
+    out, rest = x, power
+    for _ in range(2):
+        step = clip(rest, info.minexp, bias)
+        exponents = retyped(add(step, like(step, bias)), word)
+        factor = bitcast_convert_type(bitwise.shift_left(exponents, to_type(info.nmant, word)), dtype)
+        out = arithmetic.mul(out, retyped(factor, dtype, x.aval.weak_type))
+        rest = arithmetic.sub(rest, step)
+    return as_array(out)

@@ -1,0 +1,129 @@
+"""Integers: divisors, multiples, and their bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import numeric, operand, pair, retyped
+from tracefx.numpy.reductions import sum
+from tracefx.numpy.shapes import moveaxis, ravel
+from tracefx.numpy.ufuncs import absolute, choose, like
+from tracefx.ops import arithmetic, basis, comparison, shape
+from tracefx.ops.representation import population_count
+from tracefx.ops.static import axis_of, static_int
+from tracefx.transforms.loops import while_loop
+
+
+def _integers(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array]:
+    x, y = pair(name, x1, x2)
+    if not dtypes.is_integer(x.aval.dtype):
+        raise ValueError(f"{name} takes integers, got {x.aval} and {y.aval}")
+    sizes = x.aval.shape or y.aval.shape
+    return absolute(basis.broadcast_to(x, sizes)), absolute(basis.broadcast_to(y, sizes))
+
+
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The greatest common divisor; 0 of two zeros. ValueError for what are no integers.
+
+    >>> gcd(np.array([12, 0]), 18).tolist()
+    [6, 18]
+    """
+    return _divisor(*_integers("gcd", x1, x2))
+
+
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The least common multiple; 0 if either is. ValueError for what are no integers.
+
+    >>> lcm(4, 6)
+    Array(12, dtype=int32, weak_type=True)
+    """
+    x, y = _integers("lcm", x1, x2)
+    divisor = _divisor(x, y)
+    zero = comparison.eq(divisor, like(divisor, 0))
+    return choose(zero, like(x, 0), arithmetic.mul(x, arithmetic.div(y, choose(zero, like(x, 1), divisor))))
+
+
+def _divisor(x: Array, y: Array) -> Array:
+    """Euclid's algorithm, until it is done for all pairs."""
+    return while_loop(_goes_on, _step, (x, y))[0]
+
+
+def _goes_on(xs: tuple[Array, Array]) -> Array:
+    return comparison.ne(xs[1], like(xs[1], 0)).any()
+
+
+def _step(xs: tuple[Array, Array]) -> tuple[Array, Array]:
+    x, y = xs
+    done = comparison.eq(y, like(y, 0))
+    rest = arithmetic.rem(x, choose(done, like(y, 1), y))
+    return choose(done, x, y), choose(done, y, rest)
+
+
+def bitwise_count(x: ArrayLike, /) -> Array:
+    """The number of ones among the bits of the absolute value.
+
+    >>> bitwise_count(np.array([0, 7, -1])).tolist()
+    [0, 3, 1]
+    """
+    return as_array(retyped(population_count(absolute(numeric(x, "bitwise_count: x"))), dtypes.uint8))
+
+
+def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
+    """Eight elements along `axis` (of all, if it is None) as the bits of one `uint8`: 1 where an element is not 0. The
+    first is the highest bit, or the lowest if `bitorder` is "little".
+
+    >>> packbits(np.array([1, 0, 1])).tolist()
+    [160]
+    """
+    value = operand(a, "packbits: a")
+    if dtypes.is_inexact(value.aval.dtype):
+        raise TypeError(f"packbits takes integers and bools, got {value.aval}")
+    places = _places("packbits", bitorder)
+    x, along = _last("packbits", value, axis)
+    zero: bool | int = False if dtypes.is_bool(x.aval.dtype) else 0
+    bits: Array = retyped(comparison.ne(x, like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays one
+    *before, n = bits.shape
+    bits = shape.pad(bits, like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
+    octets = basis.reshape(bits, (*before, -(-n // 8), 8))
+    return moveaxis(sum(octets << places, -1, dtypes.uint8), -1, along)
+
+
+def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
+    """The bits of `uint8` elements along `axis` (of all, if it is None), the first `count` of them, zeros behind if
+    there are fewer. TypeError for another dtype.
+
+    >>> unpackbits(np.array([160], np.uint8), count=4).tolist()
+    [1, 0, 1, 0]
+    """
+    value = operand(a, "unpackbits: a")
+    if value.aval.dtype != dtypes.uint8:
+        raise TypeError(f"unpackbits takes uint8, got {value.aval}")
+    places = _places("unpackbits", bitorder)
+    x, along = _last("unpackbits", value, axis)
+    bits = (shape.expand_dims(x, (x.aval.ndim,)) >> places) & np.uint8(1)
+    *before, n = x.aval.shape
+    bits = basis.reshape(bits, (*before, 8 * n))
+    if count is not None:
+        wanted = static_int("unpackbits", count, "count")
+        wanted = wanted if wanted >= 0 else max(0, 8 * n + wanted)
+        bits = shape.pad(bits, like(bits, 0), [(0, 0, 0)] * len(before) + [(0, wanted - 8 * n, 0)])
+    return moveaxis(bits, -1, along)
+
+
+def _places(name: str, bitorder: str) -> Array:
+    if bitorder not in ("little", "big"):
+        raise ValueError(f"{name}: bitorder must be 'little' or 'big', got {bitorder!r}")
+    places = shape.iota(dtypes.uint8, 8)
+    return places if bitorder == "little" else shape.rev(places, (0,))
+
+
+def _last(name: str, x: Value, axis: int | None) -> tuple[Value, int]:
+    """`x` with an axis moved to the end, and where it was."""
+    if axis is None:
+        return ravel(x), 0
+    along = axis_of(name, axis, x.aval.ndim)
+    return moveaxis(x, along, -1), along

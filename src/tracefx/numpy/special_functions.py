@@ -1,0 +1,169 @@
+"""Functions of numbers that few programs use: angles, steps, `sin(x)/x`, extremes that ignore NaN."""
+
+from __future__ import annotations
+
+import math
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
+from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
+from tracefx.numpy.transcendentals import apart, rad2deg
+from tracefx.numpy.ufuncs import choose, imag, like, real, where
+from tracefx.ops import arithmetic, bitwise, comparison, pairs, powers, transcendental
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.elementwise import add
+
+
+def angle(z: ArrayLike, deg: bool = False) -> Array:
+    """The angle of a complex number in the plane, in radians or degrees; of real numbers 0 or pi.
+
+    >>> angle(1j, deg=True)
+    Array(90., dtype=float32)
+    """
+    value = operand(z, "angle: z")
+    dtype = dtypes.real_dtype(value.aval.dtype)
+    if not dtypes.is_inexact(dtype):
+        dtype = dtypes.default_float()
+    x, y = [retyped(part, dtype, value.aval.weak_type) for part in (real(value), imag(value))]
+    out = pairs.atan2(y, x)
+    return rad2deg(out) if deg else out
+
+
+def isreal(x: ArrayLike) -> Array:
+    """Where the imaginary part is 0.
+
+    >>> import numpy as np
+    >>> isreal(np.array([1, 1j])).tolist()
+    [True, False]
+    """
+    part = imag(operand(x, "isreal: x"))
+    return comparison.eq(part, like(part, _zero(part)))
+
+
+def iscomplex(x: ArrayLike) -> Array:
+    """Where the imaginary part is not 0.
+
+    >>> import numpy as np
+    >>> iscomplex(np.array([1, 1j])).tolist()
+    [False, True]
+    """
+    part = imag(operand(x, "iscomplex: x"))
+    return comparison.ne(part, like(part, _zero(part)))
+
+
+def _zero(x: Value) -> bool | int | float:
+    dtype = x.aval.dtype
+    return False if dtypes.is_bool(dtype) else 0 if dtypes.is_integer(dtype) else 0.0
+
+
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """0 where `x1` is negative, 1 where it is positive, `x2` where it is 0, NaN where it is NaN.
+
+    >>> import numpy as np
+    >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    x, y = all_inexact("heaviside", x1, x2)
+    zero = like(x, 0.0)
+    at_zero = choose(comparison.ne(x, x), x, y)
+    return choose(comparison.lt(x, zero), zero, choose(comparison.gt(x, zero), like(x, 1.0), at_zero))
+
+
+def sinc(x: ArrayLike, /) -> Array:
+    """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
+
+    >>> import numpy as np
+    >>> sinc(np.array([0, 0.5])).round(4).tolist()
+    [1.0, 0.6366000175476074]
+    """
+    value = inexact(x, "sinc: x")
+    scaled = arithmetic.mul(value, like(value, math.pi))
+    at_zero = comparison.eq(value, like(value, 0.0))
+    safe = choose(at_zero, like(value, 1.0), scaled)
+    quotient = arithmetic.div(transcendental.sin(safe), safe)
+    # The beginning of the series, which nothing but its derivatives at 0 is taken from.
+    square = powers.square(scaled)
+    series: Value = like(value, 1 / math.factorial(9))
+    for k in (3, 2, 1, 0):
+        series = add(arithmetic.mul(series, square), like(value, (-1) ** k / math.factorial(2 * k + 1)))
+    return choose(at_zero, series, quotient)
+
+
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """`x ** y`, always a float or complex number.
+
+    >>> float_power(2, -1)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return powers.pow(*all_inexact("float_power", x, y))
+
+
+def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The greater of the two, of a number and NaN the number.
+
+    >>> import numpy as np
+    >>> fmax(np.array([1, np.nan]), 0.5).tolist()
+    [1.0, 0.5]
+    """
+    x, y = pair("fmax", x1, x2)
+    return choose(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
+
+
+def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The lesser of the two, of a number and NaN the number.
+
+    >>> import numpy as np
+    >>> fmin(np.array([1, np.nan]), 0.5).tolist()
+    [0.5, 0.5]
+    """
+    x, y = pair("fmin", x1, x2)
+    return choose(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
+
+
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`log2(2**x1 + 2**x2)` without overflow on the way. TypeError for complex numbers.
+
+    >>> logaddexp2(3.0, 3.0)
+    Array(4., dtype=float32, weak_type=True)
+    """
+    x, y = all_inexact("logaddexp2", x1, x2)
+    if dtypes.is_complex(x.aval.dtype):
+        raise TypeError(f"logaddexp2 is not defined for complex numbers, got {x.aval} and {y.aval}")
+    larger, difference, same = apart(x, y)
+    rest = transcendental.log1p(transcendental.exp2(difference))
+    return choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
+
+
+def nan_to_num(
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
+) -> Array:
+    """`x` with `nan` in the place of NaN, and the greatest and least number, or those given, in that of infinities.
+
+    >>> import numpy as np
+    >>> nan_to_num(np.array([1, np.nan, np.inf]), posinf=9.0).tolist()
+    [1.0, 0.0, 9.0]
+    """
+    del copy  # arrays never change
+    value = operand(x, "nan_to_num: x")
+    dtype = value.aval.dtype
+    if not dtypes.is_inexact(dtype):
+        return as_array(value)
+    if dtypes.is_complex(dtype):
+        parts = [nan_to_num(part, True, nan, posinf, neginf) for part in (real(value), imag(value))]
+        return complex_numbers.complex(*parts)
+    info = dtypes.finfo(dtype)
+    out: Value = value
+    for found, number, what in (
+        (isnan(value), nan, "nan"),
+        (isposinf(value), float(info.max) if posinf is None else posinf, "posinf"),
+        (isneginf(value), float(info.min) if neginf is None else neginf, "neginf"),
+    ):
+        out = where(found, to_type(number, dtype, what=f"nan_to_num: {what}"), out)
+    return as_array(out)
