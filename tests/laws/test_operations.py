@@ -9,7 +9,7 @@ import pytest
 
 from tests.laws.examples import is_long
 from tests.laws.samples import SAMPLES, Operands, Sample
-from tracefx.core.primitive import Differentiable, Primitive
+from tracefx.core.primitive import Differentiable, Expandable, Primitive
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.testing import LAWS, check_function, check_primitive, jit_is_transparent
@@ -28,7 +28,7 @@ def test_every_operation_has_samples() -> None:
 
 def is_differentiable(sample: Sample) -> bool:
     moving = [x for x in sample.operands[0] if np.asarray(x).dtype.kind in "fc"]
-    return bool(moving) and (isinstance(sample.prim, Differentiable) or sample.within is not None)
+    return bool(moving) and (isinstance(sample.prim, Differentiable | Expandable) or sample.within is not None)
 
 
 def is_first_of_its_kind(prim: Primitive) -> bool:

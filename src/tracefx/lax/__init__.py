@@ -11,8 +11,9 @@ Array([1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import importlib as _importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
@@ -117,6 +118,9 @@ from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.reductions import reduce, reduce_window
 from tracefx.transforms.scans import map, scan
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
+
+if TYPE_CHECKING:
+    from tracefx.lax import linalg as linalg
 
 __all__ = [
     # loops and branches
@@ -415,3 +419,9 @@ def all_to_all(x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int
     [[0, 1], [0, 1]]
     """
     return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
+
+
+def __getattr__(name: str) -> object:
+    if name == "linalg":  # loaded by those who ask for it
+        return _importlib.import_module("tracefx.lax.linalg")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

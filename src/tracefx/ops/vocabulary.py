@@ -22,6 +22,14 @@ from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
 from tracefx.ops.filling import Iota
 from tracefx.ops.fourier import Fft
 from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
+from tracefx.ops.linalg.eigen import Eig, Eigh
+from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
+from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr, Qr
+from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
+from tracefx.ops.linalg.svd import Svd
+from tracefx.ops.linalg.triangular import TriangularSolve
+from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.pairs import Atan2, NextAfter
 from tracefx.ops.powers import IntegerPow, Pow, Square
@@ -214,4 +222,23 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ReduceScatter,
     PPermute,
     AllToAll,
+    # linear algebra
+    Cholesky,
+    CholeskyUpdate,
+    SymmetricProduct,
+    TriangularSolve,
+    Lu,
+    LuPivotsToPermutation,
+    Geqrf,
+    Geqp3,
+    HouseholderProduct,
+    Ormqr,
+    Qr,
+    Eigh,
+    Eig,
+    Schur,
+    Hessenberg,
+    Tridiagonal,
+    TridiagonalSolve,
+    Svd,
 )

@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from tests.laws.samples import convolution, elementary, folding, fourier, order
+from tests.laws.samples import convolution, elementary, folding, fourier, matrices, order, random, writing
 from tests.laws.samples.making import Function
 from tests.laws.samples.making import Operands as Operands
 from tests.laws.samples.making import Sample as Sample
 
-_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *convolution.SAMPLES, *folding.SAMPLES, *fourier.SAMPLES, *order.SAMPLES)
+_GROUPS: Final = (convolution, folding, fourier, matrices, order, random, writing)
+_ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *[sample for group in _GROUPS for sample in group.SAMPLES])
 
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {**folding.REFERENCES, **convolution.REFERENCES, **fourier.REFERENCES, **order.REFERENCES}
+    {name: reference for group in _GROUPS for name, reference in group.REFERENCES.items()}
 )
 """By the names of operations, from their parameters."""
 

@@ -1,0 +1,1 @@
+"""Linear algebra: operations on matrices, of which all leading axes are a batch."""

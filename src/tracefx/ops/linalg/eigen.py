@@ -1,0 +1,249 @@
+"""Eigenvalues and eigenvectors: `eigh` of Hermitian matrices, `eig` of any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array, bind
+from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops.arithmetic import div, mul, neg
+from tracefx.ops.basis import convert, reduce_sum
+from tracefx.ops.comparison import eq
+from tracefx.ops.complex import complex, complex_dtype, conj, imag, real
+from tracefx.ops.cutting import slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter, require_square
+from tracefx.ops.linalg.lu import solve
+from tracefx.ops.linalg.matrices import (
+    adjoint,
+    as_rows,
+    diagonal,
+    differences,
+    mask_on,
+    matmul,
+    matrix_transpose,
+    of_triangle,
+    real_part,
+    symmetrized,
+)
+from tracefx.ops.magnitude import abs
+from tracefx.ops.reduction import argmax
+from tracefx.ops.selection import where
+from tracefx.ops.static import static_int
+
+# ------------------------------------------------------------------ eigh
+
+
+class EighImplementation(Enum):
+    """Ways to find the eigenvalues of a Hermitian matrix. There is `QR` on the CPU."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+@final
+@frozen(eq=False)
+class Eigh(Kernel, Differentiable):
+    """Of one triangle: what is in the other is not read."""
+
+    name = "eigh"
+    algorithm: EighImplementation | None
+    is_lower: bool = field(alias="lower")
+    sort_eigenvalues: bool
+    subset_by_index: tuple[int, int] | None = None
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        require_square(self.name, shapes[0])
+        if self.subset_by_index is not None:
+            raise NotImplementedError("eigh finds all eigenvalues: cut subset_by_index out of its results")
+        return [(shapes[0], dtype), (shapes[0][:1], dtypes.real_dtype(dtype))]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        if self.algorithm not in (None, EighImplementation.QR):
+            raise NotImplementedError(f"eigh: {self.algorithm} is not there on the CPU; leave implementation out")
+        kernel = "heevd_ffi" if dtypes.is_complex(x.aval.dtype) else "syevd_ffi"
+        config = {"mode": letter("V"), "uplo": lapack.triangle(self.is_lower)}
+        *found, said = lapack.call(self, builder, kernel, [x], [*outs, info_of(x.aval)], config, [(0, 0)])
+        return checked(builder, said, found, outs)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        vectors, values = bind(self, *primals)
+        inner = matmul(matmul(adjoint(vectors), of_triangle(t, self.is_lower)), vectors)
+        turned = matmul(vectors, mul(_reciprocals(convert(values, t.aval.dtype)), inner))
+        return [vectors, values], [turned, diagonal(real_part(inner))]
+
+
+def _reciprocals(values: Value) -> Array:
+    """`1 / (values[j] - values[i])` at row `i`, column `j`; zeros on the diagonal."""
+    apart = differences(values)
+    on = mask_on(apart.aval.shape)
+    return where(on, 0.0, div(1.0, where(on, 1.0, apart, apart.aval)), apart.aval)
+
+
+def eigh(
+    x: ArrayLike,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    implementation: EighImplementation | None = None,
+) -> tuple[Array, Array]:
+    """The eigenvectors, in columns (`f32[..., n, n]`), and the increasing eigenvalues (`f32[..., n]`) of Hermitian `x`.
+
+    They are those of its Hermitian part, or of the Hermitian matrix that has its triangle `lower` unless
+    `symmetrize_input`. `subset_by_index` is a range: those from its first number on, before its second. Derivatives of
+    eigenvectors exist where eigenvalues are different. Where there is no result, NaN.
+
+    >>> vectors, values = eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))
+    >>> values
+    Array([1., 2.], dtype=float32)
+    """
+    value = as_value(x, "x")
+    if symmetrize_input and value.aval.ndim >= 2 and value.aval.shape[-1] == value.aval.shape[-2]:
+        value = symmetrized(value)
+    outs = bind(Eigh(implementation, bool(lower), bool(sort_eigenvalues)), value)
+    vectors, values = [as_array(o) for o in outs]
+    if subset_by_index is not None:
+        start, stop = subset_of("eigh", subset_by_index, values.shape[-1])
+        vectors, values = [slice_axis(v, start, stop, v.aval.ndim - 1) for v in (vectors, values)]
+    return vectors, values
+
+
+def subset_of(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
+    """The range that a subset is; `ValueError` if it is none of numbers below `size`."""
+    start, stop = [static_int(name, i, "subset_by_index") for i in subset]
+    if not 0 <= start <= stop <= size:
+        raise ValueError(f"{name}: subset_by_index must be a range of the {size} there are, got {subset}")
+    return start, stop
+
+
+# ------------------------------------------------------------------ eig
+
+
+class EigImplementation(Enum):
+    """Libraries that find the eigenvalues of a matrix. There is `LAPACK` on the CPU."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+@final
+@frozen(eq=False)
+class Eig(Kernel, Differentiable):
+    name = "eig"
+    compute_left_eigenvectors: bool
+    compute_right_eigenvectors: bool
+    enable_eigvec_derivs: bool = False
+    implementation: EigImplementation | None = None
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        require_square(self.name, shapes[0])
+        dtype = complex_dtype(dtypes.real_dtype(dtype))
+        count = self.compute_left_eigenvectors + self.compute_right_eigenvectors
+        return [(shapes[0][:1], dtype), *[(shapes[0], dtype)] * count]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        if self.implementation not in (None, EigImplementation.LAPACK):
+            raise NotImplementedError(f"eig: {self.implementation} is not there on the CPU; leave implementation out")
+        asked = self.compute_left_eigenvectors, self.compute_right_eigenvectors
+        left, right = [letter("V" if each else "N") for each in asked]
+        out, is_real = outs[0], not dtypes.is_complex(x.aval.dtype)
+        matrix = ShapedArray(x.aval.shape, out.dtype)
+        parts = [ShapedArray(out.shape, x.aval.dtype)] * (2 if is_real else 1)
+        config = {"compute_left": left, "compute_right": right}
+        results = [*parts, matrix, matrix, info_of(x.aval)]
+        *values, vl, vr, said = lapack.call(self, builder, "geev_ffi", [x], results, config)
+        if is_real:
+            values = builder.emit("stablehlo.complex", values, [out])
+        vectors = [v for v, each in zip((vl, vr), asked, strict=True) if each]
+        return checked(builder, said, [*values, *vectors], outs)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
+        if (left or right) and not self.enable_eigvec_derivs:
+            raise NotImplementedError(
+                "eig: eigenvectors have derivatives only where all eigenvalues are different and no eigenvector has "
+                "two components that are the largest, which can't be checked while tracing. Where you know that it is "
+                "so, pass enable_eigvec_derivs=True to lax.linalg.eig"
+            )
+        values, *vectors = bind(evolve(self, compute_right_eigenvectors=True), x)
+        columns = vectors[-1]
+        t = convert(t, columns.aval.dtype)
+        if not (left or right):
+            moved = mul(solve(columns, t), matrix_transpose(columns))
+            return [values], [reduce_sum(moved, (moved.aval.ndim - 1,))]
+        d_values, d_columns = _moved(values, columns, t)
+        outs: list[Value] = [values]
+        pushed: list[Tangent] = [d_values]
+        if left:
+            outs.append(vectors[0])
+            pushed.append(_moved(conj(values), vectors[0], adjoint(t))[1])
+        if right:
+            outs.append(columns)
+            pushed.append(d_columns)
+        return outs, pushed
+
+
+def _moved(values: Value, vectors: Value, t: Value) -> tuple[Array, Array]:
+    """The changes of eigenvalues and eigenvectors. These stay of length 1, with a real largest component."""
+    inner = matmul(solve(vectors, t), vectors)
+    free = matmul(vectors, mul(_reciprocals(values), inner))
+    row = vectors.aval.ndim - 2
+    largest = argmax(abs(vectors), row, dtypes.int32)
+    at = eq(broadcasted_iota(dtypes.int32, vectors.aval.shape, row), as_rows(largest, vectors.aval.shape[-1]))
+    along = real(reduce_sum(mul(conj(vectors), free), (row,)))
+    turned, length = [reduce_sum(where(at, v, 0.0, v.aval), (row,)) for v in (free, vectors)]
+    scale = complex(neg(along), neg(div(imag(turned), real(length))))
+    moved = add(free, mul(vectors, as_rows(scale, vectors.aval.shape[-1])))
+    return diagonal(inner), moved
+
+
+def eig(
+    x: ArrayLike,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    enable_eigvec_derivs: bool = False,
+    implementation: EigImplementation | None = None,
+    use_magma: bool | None = None,
+) -> list[Array]:
+    """The eigenvalues of `x` (`f32[..., n, n]`) as complex numbers, then its left and right eigenvectors in columns.
+
+    Eigenvalues have derivatives where they are different; those of eigenvectors are given with
+    `enable_eigvec_derivs`, for them to have length 1 and a real largest component. Where there is no result, NaN.
+    `use_magma` is for programs that also run on GPUs.
+
+    >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]]))[0].tolist()
+    [1j, -1j]
+    """
+    asked = bool(compute_left_eigenvectors), bool(compute_right_eigenvectors)
+    outs = bind(Eig(*asked, bool(enable_eigvec_derivs), implementation), as_value(x, "x"))
+    return [as_array(o) for o in outs]

@@ -1,0 +1,248 @@
+"""LU decompositions: `lu`, its pivots as a permutation, and solutions by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, SupportsIndex, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Dims, Ir
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.basis import full, reshape
+from tracefx.ops.cutting import pad, slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import zero
+from tracefx.ops.indexing import (
+    GatherDimensionNumbers,
+    ScatterDimensionNumbers,
+    gather,
+    scatter_add,
+)
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.lapack import Kernel, Types, checked, emit_iota, info_of
+from tracefx.ops.linalg.matrices import eye, matmul, tril, triu
+from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.operation import Domain
+from tracefx.ops.static import static_int
+from tracefx.ops.windows import GatherScatterMode
+
+# ------------------------------------------------------------------ lu
+
+
+@final
+class Lu(Kernel, Differentiable):
+    __slots__ = ()
+    name = "lu"
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        (m, n) = shapes[0]
+        return [((m, n), dtype), ((min(m, n),), dtypes.int32), ((m,), dtypes.int32)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        out, pivots, permutation = outs
+        info = info_of(x.aval)
+        found, swaps, said = lapack.call(self, builder, "getrf_ffi", [x], [out, pivots, info], aliases=[(0, 0)])
+        (swaps,) = builder.emit("stablehlo.subtract", [swaps, stablehlo.full(builder, 1, pivots)], [pivots])
+        return [
+            *checked(builder, said, [found], [out], "GE"),  # one of zero is a pivot of zero: a singular matrix
+            swaps,
+            _emit_permutation(builder, permutation, swaps),
+        ]
+
+    @override
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        *others, permutation = outs
+        rows = emit_iota(builder, permutation.shape, permutation.ndim - 1)
+        return [*[stablehlo.full(builder, 0, out) for out in others], rows]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        found, pivots, permutation = bind(self, *primals)
+        integers = [Zero(pivots.aval.tangent()), Zero(permutation.aval.tangent())]
+        return [found, pivots, permutation], [_pushed(found, permutation, t), *integers]
+
+
+def _pushed(found: Value, permutation: Value, t: Value) -> Array:
+    """The change of the factors: `l dl' + du' u`, both parts of `l^-1 P da u^-1`."""
+    *stack, m, n = found.aval.shape
+    rank, dtype = found.aval.ndim, found.aval.dtype
+    k = min(m, n)
+    edge = [(0, 0, 0)] * rank
+    lower = add(_padded(tril(slice_axis(found, 0, k, rank - 1), -1), rank - 1, m), eye(dtype, m, stack=tuple(stack)))
+    upper = _padded(triu(slice_axis(found, 0, k, rank - 2)), rank - 2, n)
+    if n > k:
+        edge[-2] = edge[-1] = (k, 0, 0)
+        upper = add(upper, pad(eye(dtype, n - k, stack=tuple(stack)), zero(upper.aval.strong()), edge))
+    left = triangular_solve(lower, permuted(t, permutation), left_side=True, lower=True, unit_diagonal=True)
+    both = triangular_solve(upper, left)
+    return add(matmul(lower, tril(both, -1)), matmul(triu(both), upper))
+
+
+def _padded(x: Array, axis: int, size: int) -> Array:
+    """`x` with zeros behind it along an axis, up to a size."""
+    more = size - x.aval.shape[axis]
+    if not more:
+        return x
+    edge = [(0, 0, 0)] * x.aval.ndim
+    edge[axis] = (0, more, 0)
+    return pad(x, zero(x.aval), edge)
+
+
+LU: Final = Lu()
+
+
+def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
+    """The decomposition of matrices (`f32[..., m, n]`) with their rows permuted into `l u`.
+
+    The first result has `u` in its upper triangle, and below it `l`, whose diagonal is ones. The second are the rows
+    (`i32[..., min(m, n)]`) that each in turn was exchanged with, the third is that as a permutation (`i32[..., m]`).
+
+    >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
+    Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float32)
+    """
+    found, pivots, permutation = bind(LU, as_value(x, "x"))
+    return as_array(found), as_array(pivots), as_array(permutation)
+
+
+# ------------------------------------------------------------------ pivots as a permutation
+
+
+@final
+@frozen(eq=False)
+class LuPivotsToPermutation(Kernel):
+    name = "lu_pivots_to_permutation"
+    ranks: ClassVar[tuple[int, ...]] = (1,)
+    domain = Domain("int32", lambda d: d == dtypes.int32)
+    permutation_size: int
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        ((k,),) = shapes
+        if k > self.permutation_size:
+            raise ValueError(
+                f"lu_pivots_to_permutation: permutation_size {self.permutation_size} must be at least the number of "
+                f"pivots, {k}"
+            )
+        return [((self.permutation_size,), dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        return [_emit_permutation(builder, outs[0], *operands)]
+
+    @override
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        return [emit_iota(builder, out.shape, out.ndim - 1) for out in outs]
+
+
+def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex) -> Array:
+    """What exchanging row 0 with row `pivots[0]`, then row 1 with row `pivots[1]` and so on makes of the rows in order.
+
+    `i32[..., k]` gives `i32[..., permutation_size]`, which is `k` or more.
+
+    >>> lu_pivots_to_permutation(np.array([2, 2]), 3).tolist()
+    [2, 0, 1]
+    """
+    size = static_int("lu_pivots_to_permutation", permutation_size, "permutation_size")
+    return bind1(LuPivotsToPermutation(size), pivots)
+
+
+def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
+    """One loop over all exchanges in all stacked matrices, on flat arrays: each step reads and writes two numbers."""
+    m, k = out.shape[-1], swaps.aval.shape[-1]
+    index, one = ShapedArray((), dtypes.int32), ShapedArray((1,), dtypes.int32)
+    flat, steps = ShapedArray((out.size,), dtypes.int32), ShapedArray((swaps.aval.size,), dtypes.int32)
+    several = out.ndim > 1
+
+    def constant(b: Builder, value: int) -> Ir:
+        return stablehlo.scalar(b, value, dtypes.int32)
+
+    def emit(b: Builder, name: str, x: Ir, y: Ir) -> Ir:
+        return b.emit(f"stablehlo.{name}", [x, y], [index])[0]
+
+    def read(b: Builder, x: Ir, i: Ir) -> Ir:
+        return b.emit("stablehlo.dynamic_slice", [x, i], [one], {"slice_sizes": Dims((1,))})[0]
+
+    def write(b: Builder, x: Ir, y: Ir, i: Ir) -> Ir:
+        return b.emit("stablehlo.dynamic_update_slice", [x, y, i], [flat])[0]
+
+    def more(b: Builder, carry: Sequence[Ir]) -> list[Ir]:
+        return [stablehlo.compare(b, "LT", carry[0], constant(b, steps.size))]
+
+    def step(b: Builder, carry: Sequence[Ir]) -> list[Ir]:
+        t, rows, exchanged = carry
+        (there,) = b.emit("stablehlo.reshape", [read(b, exchanged, t)], [index])
+        here = t
+        if several:
+            start = emit(b, "multiply", emit(b, "divide", t, constant(b, k)), constant(b, m))
+            here = emit(b, "add", start, emit(b, "remainder", t, constant(b, k)))
+            there = emit(b, "add", start, there)
+        x, y = read(b, rows, here), read(b, rows, there)
+        rows = write(b, write(b, rows, y, here), x, there)
+        return [emit(b, "add", t, constant(b, 1)), rows, exchanged]
+
+    rows = emit_iota(builder, out.shape, out.ndim - 1)
+    if several:
+        (rows,) = builder.emit("stablehlo.reshape", [rows], [flat])
+        (swaps,) = builder.emit("stablehlo.reshape", [swaps], [steps])
+    found = builder.loop([constant(builder, 0), rows, swaps], more, step)[1]
+    return builder.emit("stablehlo.reshape", [found], [out])[0] if several else found
+
+
+# ------------------------------------------------------------------ permutations of rows and solutions
+
+
+def permuted(x: Value, permutation: Value) -> Array:
+    """The rows of matrices in another order: row `i` is row `permutation[i]`."""
+    rank = x.aval.ndim
+    stack = tuple(range(rank - 2))
+    numbers = GatherDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
+    places = reshape(permutation, (*permutation.aval.shape, 1))
+    sizes = (*[1] * (rank - 1), x.aval.shape[-1])
+    return gather(x, places, numbers, sizes, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def unpermuted(x: Value, permutation: Value) -> Array:
+    """The rows of matrices back in their order: row `permutation[i]` is row `i`."""
+    rank = x.aval.ndim
+    stack = tuple(range(rank - 2))
+    numbers = ScatterDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
+    places = reshape(permutation, (*permutation.aval.shape, 1))
+    mode = GatherScatterMode.PROMISE_IN_BOUNDS
+    return scatter_add(full(x.aval, 0), places, x, numbers, unique_indices=True, mode=mode)
+
+
+def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Array:
+    """The solution of `a x = b` for matrices `b`, where `found` and `permutation` are the `lu` of `a`.
+
+    For `trans` 1 and 2, of the equation with the transpose and the conjugate transpose of `a`.
+    """
+    if trans == 0:
+        x = triangular_solve(found, permuted(b, permutation), left_side=True, lower=True, unit_diagonal=True)
+        return triangular_solve(found, x, left_side=True)
+    conjugate = trans == 2
+    x = triangular_solve(found, b, left_side=True, transpose_a=True, conjugate_a=conjugate)
+    x = triangular_solve(
+        *(found, x), left_side=True, lower=True, unit_diagonal=True, transpose_a=True, conjugate_a=conjugate
+    )
+    return unpermuted(x, permutation)
+
+
+def solve(a: Value, b: Value) -> Array:
+    """The solution of `a x = b`, for stacks of matrices."""
+    found, _, permutation = lu(a)
+    return lu_solve(found, permutation, b)

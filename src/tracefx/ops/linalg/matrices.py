@@ -1,0 +1,141 @@
+"""Parts of matrices and products of them, as the rules of decompositions need them. Leading axes are a batch."""
+
+from __future__ import annotations
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.ops.arithmetic import div, mul, sub
+from tracefx.ops.basis import broadcast_in_dim, convert, full, reduce_sum, transpose
+from tracefx.ops.comparison import eq, ge
+from tracefx.ops.complex import conj, real
+from tracefx.ops.contraction import dot_general
+from tracefx.ops.cutting import slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.selection import where
+
+
+def rows_of(x: Value) -> int:
+    return x.aval.shape[-2]
+
+
+def columns_of(x: Value) -> int:
+    return x.aval.shape[-1]
+
+
+def matrix_transpose(x: Value) -> Array:
+    n = x.aval.ndim
+    return transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(x: Value) -> Array:
+    """The conjugate transpose."""
+    flipped = matrix_transpose(x)
+    return conj(flipped) if dtypes.is_complex(x.aval.dtype) else flipped
+
+
+def matmul(x: Value, y: Value) -> Array:
+    """Products of the matrices of two stacks."""
+    n = x.aval.ndim
+    stack = range(n - 2)
+    return dot_general(x, y, (((n - 1,), (n - 2,)), (stack, stack)), "highest")
+
+
+def symmetrized(x: Value) -> Array:
+    """The Hermitian part: the mean of `x` and its conjugate transpose."""
+    return div(add(x, adjoint(x)), 2.0)
+
+
+# ------------------------------------------------------------------ triangles
+
+
+def mask_below(shape: tuple[int, ...], k: int = 0) -> Array:
+    """True on the diagonal `k` of matrices and below it."""
+    sizes = shape[-2:]
+    row = broadcasted_iota(dtypes.int32, sizes, 0)
+    inside = ge(add(row, k) if k else row, broadcasted_iota(dtypes.int32, sizes, 1))
+    return _stacked(inside, shape)
+
+
+def mask_on(shape: tuple[int, ...]) -> Array:
+    """True on the diagonal of matrices."""
+    sizes = shape[-2:]
+    return _stacked(eq(broadcasted_iota(dtypes.int32, sizes, 0), broadcasted_iota(dtypes.int32, sizes, 1)), shape)
+
+
+def _stacked(matrix: Array, shape: tuple[int, ...]) -> Array:
+    return broadcast_in_dim(matrix, shape, (len(shape) - 2, len(shape) - 1))
+
+
+def tril(x: Value, k: int = 0) -> Array:
+    """What is on the diagonal `k` and below it."""
+    return where(mask_below(x.aval.shape, k), x, 0, x.aval)
+
+
+def triu(x: Value, k: int = 0) -> Array:
+    """What is on the diagonal `k` and above it."""
+    return where(mask_below(x.aval.shape, k - 1), 0, x, x.aval)
+
+
+def lower_half(x: Value) -> Array:
+    """The lower triangle, with half of the diagonal: plus its adjoint, the Hermitian matrix of that triangle."""
+    weights = where(mask_on(x.aval.shape), 0.5, 1.0, x.aval)
+    return mul(tril(x), weights)
+
+
+def of_triangle(x: Value, lower: bool) -> Array:
+    """The Hermitian matrix that has this triangle."""
+    half = lower_half(x if lower else adjoint(x))
+    return add(half, adjoint(half))
+
+
+# ------------------------------------------------------------------ diagonals
+
+
+def eye(dtype: DType, n: int, m: int | None = None, stack: tuple[int, ...] = ()) -> Array:
+    aval = ShapedArray((*stack, n, n if m is None else m), dtype)
+    return where(mask_on(aval.shape), 1.0, 0.0, aval)
+
+
+def diagonal(x: Value) -> Array:
+    """The diagonals of matrices, which need not be square."""
+    m, n = x.aval.shape[-2:]
+    k = min(m, n)
+    if m > k:
+        x = slice_axis(x, 0, k, x.aval.ndim - 2)
+    if n > k:
+        x = slice_axis(x, 0, k, x.aval.ndim - 1)
+    return reduce_sum(where(mask_on(x.aval.shape), x, 0, x.aval), (x.aval.ndim - 1,))
+
+
+def as_columns(v: Value, count: int) -> Array:
+    """Matrices whose columns are all `v`."""
+    return broadcast_in_dim(v, (*v.aval.shape, count), range(v.aval.ndim))
+
+
+def as_rows(v: Value, count: int) -> Array:
+    """Matrices whose rows are all `v`."""
+    n = v.aval.ndim
+    return broadcast_in_dim(v, (*v.aval.shape[:-1], count, v.aval.shape[-1]), (*range(n - 1), n))
+
+
+def differences(v: Value) -> Array:
+    """`v[j] - v[i]` at row `i`, column `j`."""
+    n = v.aval.shape[-1]
+    return sub(as_rows(v, n), as_columns(v, n))
+
+
+def real_part(x: Value) -> Array:
+    return real(x) if dtypes.is_complex(x.aval.dtype) else as_array(x)
+
+
+def as_dtype(x: Value, dtype: DType) -> Array:
+    return convert(x, dtype)
+
+
+def zeros(aval: ShapedArray) -> Array:
+    return full(aval, 0)

@@ -1,0 +1,303 @@
+"""Orthogonal decompositions: `qr`, and the Householder reflections that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Literal, final, overload
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops.arithmetic import sub
+from tracefx.ops.basis import full
+from tracefx.ops.complex import complex, imag
+from tracefx.ops.cutting import pad, slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import zero
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.lapack import Kernel, MatrixOperation, Types
+from tracefx.ops.linalg.lu import lu, lu_solve, permuted
+from tracefx.ops.linalg.matrices import adjoint, eye, mask_on, matmul, matrix_transpose, tril, triu
+from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.selection import where
+from tracefx.ops.shape import concatenate
+from tracefx.ops.static import ShapeError
+
+# ------------------------------------------------------------------ reflections
+
+
+@final
+class Geqrf(Kernel):
+    """`r` in the upper triangle, below it the reflections whose product is `q`, and their factors."""
+
+    __slots__ = ()
+    name = "geqrf"
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        return [(shapes[0], dtype), ((min(shapes[0]),), dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        return lapack.call(self, builder, "geqrf_ffi", operands, outs, aliases=[(0, 0)])
+
+
+@final
+@frozen(eq=False)
+class Geqp3(Kernel):
+    """`geqrf` of a matrix whose columns are permuted so that the diagonal of `r` decreases, and the permutation.
+
+    It is counted from 1. The second operand says by numbers that are not 0 which columns come first.
+    """
+
+    name = "geqp3"
+    ranks: ClassVar[tuple[int, ...]] = (2, 1)
+    use_magma: bool | None = None
+
+    @override
+    def require_dtypes(self, *avals: ShapedArray) -> None:
+        a, first = avals
+        self.domain.require(self.name, a)
+        if first.dtype != dtypes.int32:
+            raise TypeError(f"geqp3: which columns come first is said by int32 numbers, got {first}")
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        a, first = shapes
+        if first[0] != a[1]:
+            raise ShapeError(f"geqp3: there must be a number for each of the {a[1]} columns, got {first[0]}")
+        return [(a, dtype), (first, dtypes.int32), ((min(a),), dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        return lapack.call(self, builder, "geqp3_ffi", operands, outs, aliases=[(0, 0), (1, 1)])
+
+
+@final
+class HouseholderProduct(Kernel):
+    __slots__ = ()
+    name = "householder_product"
+    ranks: ClassVar[tuple[int, ...]] = (2, 1)
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        (m, n), (k,) = shapes
+        if m < n or k > n:
+            raise ValueError(
+                f"householder_product: a must have at least as many rows as columns, and taus no more numbers than "
+                f"these, got {m} rows, {n} columns and {k} numbers"
+            )
+        return [((m, n), dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        kernel = "ungqr_ffi" if dtypes.is_complex(outs[0].dtype) else "orgqr_ffi"
+        return lapack.call(self, builder, kernel, operands, outs, aliases=[(0, 0)])
+
+    @override
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        """No reflections are the identity."""
+        return [lapack.emit_identity(builder, outs[0])]
+
+
+@final
+@frozen(eq=False)
+class Ormqr(Kernel):
+    """The product of `c` and the orthogonal matrix that reflections make, without making it."""
+
+    name = "ormqr"
+    ranks: ClassVar[tuple[int, ...]] = (2, 1, 2)
+    left: bool
+    transpose: bool
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        (m, n), (k,), c = shapes
+        if c[0 if self.left else 1] != m:
+            side = "rows" if self.left else "columns"
+            raise ValueError(f"ormqr: c must have as many {side} as a has rows, {m}, got {c[0]} by {c[1]}")
+        if k > min(m, n):
+            raise ShapeError(f"ormqr: a is {m} by {n}, so there are no more than {min(m, n)} factors, got {k}")
+        return [(c, dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        kernel = "unmqr_ffi" if dtypes.is_complex(outs[0].dtype) else "ormqr_ffi"
+        config = {"left": self.left, "transpose": self.transpose}
+        return lapack.call(self, builder, kernel, operands, outs, config, [(2, 0)])
+
+    @override
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        return [operands[2]]
+
+
+GEQRF: Final = Geqrf()
+HOUSEHOLDER_PRODUCT: Final = HouseholderProduct()
+
+
+def geqrf(a: ArrayLike) -> tuple[Array, Array]:
+    """`r` in the upper triangle, below it the reflections whose product is `q`, and their factors."""
+    out, taus = bind(GEQRF, a)
+    return as_array(out), as_array(taus)
+
+
+def geqp3(a: ArrayLike, first: ArrayLike) -> tuple[Array, Array, Array]:
+    """`geqrf` with permuted columns; the permutation, counted from 1, stands before the factors."""
+    out, places, taus = bind(Geqp3(), a, first)
+    return as_array(out), as_array(places), as_array(taus)
+
+
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
+    """The product of the reflections that stand below the diagonal of `a` (`f32[..., m, n]`), with factors `taus`.
+
+    Its first `n` columns, that is; `a` has at least as many rows.
+
+    >>> householder_product(np.array([[5.0], [0.0]]), np.array([2.0])).tolist()
+    [[-1.0], [0.0]]
+    """
+    return bind1(HOUSEHOLDER_PRODUCT, a, taus)
+
+
+def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
+    """`q c`, or `c q` unless `left`, where `q` is the product of the reflections below the diagonal of `a`.
+
+    With `transpose`, its conjugate transpose. `q` itself is not computed.
+
+    >>> ormqr(np.array([[5.0], [0.0]]), np.array([2.0]), np.array([[3.0], [4.0]])).tolist()
+    [[-3.0], [4.0]]
+    """
+    return bind1(Ormqr(bool(left), bool(transpose)), a, taus, c)
+
+
+# ------------------------------------------------------------------ qr
+
+
+@final
+@frozen(eq=False)
+class Qr(MatrixOperation, Differentiable, Expandable):
+    name = "qr"
+    full_matrices: bool
+    pivoting: bool
+    use_magma: bool | None = None
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        m, n = shapes[0]
+        k = m if self.full_matrices else min(m, n)
+        return [((m, k), dtype), ((k, n), dtype), *[((n,), dtypes.int32)] * self.pivoting]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        (x,) = args
+        *stack, m, n = x.aval.shape
+        dtype, rank = x.aval.dtype, x.aval.ndim
+        columns = ShapedArray((*stack, n), dtypes.int32)
+        if not x.aval.size:
+            k = m if self.full_matrices else min(m, n)
+            q, r = eye(dtype, m, k, tuple(stack)), full(ShapedArray((*stack, k, n), dtype), 0)
+            return [q, r, *[full(columns, 0)] * self.pivoting]
+        places: list[Value] = []
+        if self.pivoting:
+            both, found, taus = geqp3(x, full(columns, 0))
+            places = [sub(found, 1)]
+        else:
+            both, taus = geqrf(x)
+        reflections, r = both, both
+        if m < n:
+            reflections = slice_axis(both, 0, m, rank - 1)
+        elif self.full_matrices:
+            reflections = pad(both, zero(both.aval), [*[(0, 0, 0)] * (rank - 1), (0, m - n, 0)])
+        else:
+            r = slice_axis(both, 0, n, rank - 2)
+        return [householder_product(reflections, taus), triu(r), *places]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        outs = bind(self, x)
+        q, r, *places = outs
+        if places:
+            x, t = [matrix_transpose(permuted(matrix_transpose(v), places[0])) for v in (x, t)]
+        m, n = x.aval.shape[-2:]
+        last = x.aval.ndim - 1
+        if m < n:  # the first columns determine q
+            dq, first = _thin(q, slice_axis(r, 0, m, last), slice_axis(t, 0, m, last))
+            rest = add(matmul(adjoint(dq), slice_axis(x, m, n, last)), matmul(adjoint(q), slice_axis(t, m, n, last)))
+            dr = concatenate([first, rest], last)
+        elif m == n or not self.full_matrices:
+            dq, dr = _thin(q, r, t)
+        else:
+            dq, dr = _full(q, r, t)
+        return outs, [dq, dr, *[Zero(p.aval.tangent()) for p in places]]
+
+
+def _thin(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
+    """The changes of the factors of matrices with no more columns than rows, where `q` has as many columns."""
+    right = triangular_solve(r, t)
+    inner = matmul(adjoint(q), right)
+    below = tril(inner, -1)
+    turned = sub(below, adjoint(below))
+    if dtypes.is_complex(inner.aval.dtype):
+        part = imag(inner)
+        turned = add(turned, where(mask_on(inner.aval.shape), complex(full(part.aval, 0), part), 0, inner.aval))
+    return add(matmul(q, sub(turned, inner)), right), matmul(sub(inner, turned), r)
+
+
+def _full(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
+    """The changes where `q` is square and has more columns than `r`.
+
+    LAPACK's `q` is a product of as many reflections as `r` has columns, so `q - 1` has their rank. What the other
+    columns of `q` are follows from the first ones by that, and so do their changes.
+    """
+    *_, m, n = t.aval.shape
+    rank = q.aval.ndim
+    first, others = slice_axis(q, 0, n, rank - 1), slice_axis(q, n, m, rank - 1)
+    dq, dr = _thin(first, slice_axis(r, 0, n, rank - 2), t)
+    top, bottom = slice_axis(first, 0, n, rank - 2), slice_axis(first, n, m, rank - 2)
+    d_top, d_bottom = slice_axis(dq, 0, n, rank - 2), slice_axis(dq, n, m, rank - 2)
+    found, _, permutation = lu(sub(top, eye(q.aval.dtype, n, stack=q.aval.shape[:-2])))
+    z_adjoint = lu_solve(found, permutation, adjoint(bottom), trans=2)
+    z = adjoint(z_adjoint)
+    moved = matmul(add(first, matmul(others, z)), adjoint(sub(d_bottom, matmul(z, d_top))))
+    d_others = sub(matmul(dq, z_adjoint), moved)
+    below = full(dr.aval.update(shape=(*dr.aval.shape[:-2], m - n, n)), 0)
+    return concatenate([dq, d_others], rank - 1), concatenate([dr, below], rank - 2)
+
+
+@overload
+def qr(
+    x: ArrayLike, *, pivoting: Literal[False] = ..., full_matrices: bool = ..., use_magma: bool | None = ...
+) -> tuple[Array, Array]: ...
+@overload
+def qr(
+    x: ArrayLike, *, pivoting: Literal[True], full_matrices: bool = ..., use_magma: bool | None = ...
+) -> tuple[Array, Array, Array]: ...
+@overload
+def qr(
+    x: ArrayLike, *, pivoting: bool, full_matrices: bool = ..., use_magma: bool | None = ...
+) -> tuple[Array, Array] | tuple[Array, Array, Array]: ...
+def qr(
+    x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
+) -> tuple[Array, Array] | tuple[Array, Array, Array]:
+    """`q` with orthonormal columns and upper triangular `r`, whose product is `x` (`f32[..., m, n]`).
+
+    `q` is `f32[..., m, m]` if `full_matrices`, else `f32[..., m, min(m, n)]`. With `pivoting` there is a third result
+    `p` (`i32[..., n]`), the product is `x[:, p]`, and the diagonal of `r` decreases. `use_magma` is for programs that
+    also run on GPUs.
+
+    >>> q, r = qr(np.array([[3.0], [4.0]]), full_matrices=False)
+    >>> r
+    Array([[-5.]], dtype=float32)
+    """
+    outs = bind(Qr(bool(full_matrices), bool(pivoting), use_magma), as_value(x, "x"))
+    q, r, *places = [as_array(o) for o in outs]
+    return (q, r, places[0]) if places else (q, r)

@@ -1,0 +1,192 @@
+"""Singular values and vectors: `svd`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, Literal, final, overload
+
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array, bind
+from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.arithmetic import div, mul, sub
+from tracefx.ops.basis import convert
+from tracefx.ops.comparison import eq
+from tracefx.ops.cutting import slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.eigen import subset_of
+from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter
+from tracefx.ops.linalg.matrices import (
+    adjoint,
+    as_columns,
+    as_rows,
+    diagonal,
+    mask_on,
+    matmul,
+    real_part,
+)
+from tracefx.ops.selection import where
+
+
+class SvdAlgorithm(Enum):
+    """Ways to find singular values. There are `DEFAULT`, `QR` and `DIVIDE_AND_CONQUER` on the CPU."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+    DIVIDE_AND_CONQUER = "divide_and_conquer"
+
+
+_KERNELS: Final = {
+    None: "gesdd_ffi",
+    SvdAlgorithm.DEFAULT: "gesdd_ffi",
+    SvdAlgorithm.DIVIDE_AND_CONQUER: "gesdd_ffi",
+    SvdAlgorithm.QR: "gesvd_ffi",
+}
+
+
+@final
+@frozen(eq=False)
+class Svd(Kernel, Differentiable):
+    """The singular values, then the left singular vectors and the adjoint of the right ones."""
+
+    name = "svd"
+    algorithm: SvdAlgorithm | None
+    compute_uv: bool
+    full_matrices: bool
+    subset_by_index: tuple[int, int] | None = None
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        m, n = shapes[0]
+        if self.subset_by_index is not None:
+            raise NotImplementedError("svd finds all singular values: cut subset_by_index out of its results")
+        k = min(m, n)
+        rows, columns = (m, n) if self.full_matrices else (k, k)
+        vectors: Types = [((m, rows), dtype), ((columns, n), dtype)] if self.compute_uv else []
+        return [((k,), dtypes.real_dtype(dtype)), *vectors]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        if self.algorithm not in _KERNELS:
+            raise NotImplementedError(f"svd: {self.algorithm} is not there on the CPU; leave algorithm out")
+        mode = ("A" if self.full_matrices else "S") if self.compute_uv else "N"
+        found = outs if self.compute_uv else evolve(self, compute_uv=True).abstract_eval(x.aval)
+        results = [x.aval, *found, info_of(x.aval)]
+        kernel = _KERNELS[self.algorithm]
+        _, *parts, said = lapack.call(self, builder, kernel, [x], results, {"mode": letter(mode)}, [(0, 0)])
+        return checked(builder, said, parts[: len(outs)], outs)
+
+    @override
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        """There are no singular values; vectors, if any, are those of the identity."""
+        values, *vectors = outs
+        return [stablehlo.full(builder, 0, values), *[lapack.emit_identity(builder, out) for out in vectors]]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        m, n = x.aval.shape[-2:]
+        if self.compute_uv and self.full_matrices and m != n:
+            raise NotImplementedError(
+                f"svd: of the {abs(m - n)} singular vectors that belong to no singular value only the space they span "
+                "is determined, so they have no derivatives; use full_matrices=False"
+            )
+        values, u, vh = bind(evolve(self, compute_uv=True, full_matrices=False), x)
+        uh, v = adjoint(u), adjoint(vh)
+        inner = matmul(matmul(uh, t), v)
+        moved = diagonal(real_part(inner))
+        if not self.compute_uv:
+            return [values], [moved]
+        dtype, k = x.aval.dtype, values.aval.shape[-1]
+        on = mask_on(inner.aval.shape)
+        s = convert(values, dtype)
+        rows, columns = as_rows(s, k), as_columns(s, k)
+        apart = mul(add(rows, columns), sub(rows, columns))
+        weights = where(on, 0.0, div(1.0, where(on, 1.0, apart, apart.aval)), apart.aval)
+        right, left = mul(rows, inner), mul(columns, inner)
+        # On the diagonal, where real matrices have zeros: the phase.
+        none = eq(columns, 0.0)
+        inverse = where(none, 0.0, div(1.0, where(none, 1.0, columns, columns.aval)), columns.aval)
+        phase = where(on, mul(mul(0.5, sub(inner, adjoint(inner))), inverse), 0.0, inner.aval)
+        du = matmul(u, add(mul(weights, add(right, adjoint(right))), phase))
+        dv = matmul(v, mul(weights, add(left, adjoint(left))))
+        if m > n:
+            beyond = matmul(t, v)
+            du = add(du, div(sub(beyond, matmul(u, matmul(uh, beyond))), as_rows(s, m)))
+        if n > m:
+            beyond = matmul(adjoint(t), u)
+            dv = add(dv, div(sub(beyond, matmul(v, matmul(vh, beyond))), as_rows(s, n)))
+        return [values, u, vh], [moved, du, adjoint(dv)]
+
+
+@overload
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = ...,
+    compute_uv: Literal[True] = ...,
+    subset_by_index: tuple[int, int] | None = ...,
+    algorithm: SvdAlgorithm | None = ...,
+) -> tuple[Array, Array, Array]: ...
+@overload
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = ...,
+    compute_uv: Literal[False],
+    subset_by_index: tuple[int, int] | None = ...,
+    algorithm: SvdAlgorithm | None = ...,
+) -> Array: ...
+@overload
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = ...,
+    compute_uv: bool,
+    subset_by_index: tuple[int, int] | None = ...,
+    algorithm: SvdAlgorithm | None = ...,
+) -> Array | tuple[Array, Array, Array]: ...
+def svd(
+    x: ArrayLike,
+    *,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Array | tuple[Array, Array, Array]:
+    """`(u, s, vh)` for which `u diag(s) vh` is `x` (`f32[..., m, n]`), or only the decreasing singular values `s`.
+
+    `u` is `f32[..., m, m]` and `vh` is `f32[..., n, n]`, with `min(m, n)` columns and rows unless `full_matrices`.
+    `subset_by_index` is a range: the singular values from its first number on, before its second, and their vectors.
+    Where there is no result, NaN.
+
+    Raises ValueError for a part of the singular values with `full_matrices`.
+
+    >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]]), compute_uv=False)
+    Array([2., 1.], dtype=float32)
+    """
+    outs = bind(Svd(algorithm, bool(compute_uv), bool(full_matrices)), as_value(x, "x"))
+    s, *vectors = [as_array(o) for o in outs]
+    if subset_by_index is not None:
+        start, stop = subset_of("svd", subset_by_index, s.shape[-1])
+        if full_matrices and compute_uv and stop - start != s.shape[-1]:
+            raise ValueError("svd: subset_by_index leaves out vectors that full_matrices asks for: say which is meant")
+        s = slice_axis(s, start, stop, s.ndim - 1)
+        if vectors and not full_matrices:
+            u, vh = vectors
+            vectors = [slice_axis(u, start, stop, u.ndim - 1), slice_axis(vh, start, stop, vh.ndim - 2)]
+    return (vectors[0], s, vectors[1]) if vectors else s

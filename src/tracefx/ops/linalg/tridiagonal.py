@@ -1,0 +1,122 @@
+"""Tridiagonal systems of equations: `tridiagonal_solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, Ir
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero, not_linear
+from tracefx.core.values import Value
+from tracefx.ops.arithmetic import mul, neg
+from tracefx.ops.basis import batch_first, instantiate, move_axis, reshape
+from tracefx.ops.cutting import pad, slice_axis
+from tracefx.ops.elementwise import add, add_tangents
+from tracefx.ops.filling import zero
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of
+from tracefx.ops.linalg.matrices import as_columns
+
+
+@final
+@frozen(eq=False)
+class TridiagonalSolve(Kernel, Differentiable, Transposable):
+    name = "tridiagonal_solve"
+    ranks: ClassVar[tuple[int, ...]] = (1, 1, 1, 2)
+    perturb_singular: bool = False
+
+    @override
+    def types(self, dtype: DType, *shapes: Shape) -> Types:
+        dl, d, du, b = shapes
+        if not dl == d == du:
+            raise TypeError(f"tridiagonal_solve: dl, d and du must be of one length, got {dl[0]}, {d[0]} and {du[0]}")
+        if d[0] != b[0]:
+            raise TypeError(f"tridiagonal_solve: b must have a row for each of the {d[0]} equations, got {b[0]}")
+        return [(b, dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        if self.perturb_singular:
+            return lapack.call_named(self, builder, "tridiagonal_solve_perturbed_ffi", operands, outs)
+        results = [*[x.aval for x in operands], info_of(outs[0])]
+        same = [(i, i) for i in range(4)]
+        *_, x, said = lapack.call(self, builder, "gtsv_ffi", operands, results, aliases=same)
+        return checked(builder, said, [x], outs)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        *diagonals, _ = primals
+        *moved, db = tangents
+        x = bind1(self, *primals)
+        change: Tangent = db
+        if not all(isinstance(t, Zero) for t in moved):
+            change = add_tangents(neg(_product([instantiate(t) for t in moved], x)), db)
+        if isinstance(change, Zero):
+            return [x], [change]
+        return [x], [bind1(self, *diagonals, change)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,), (dl, d, du, b) = cts, args
+        if isinstance(dl, Linear) or isinstance(d, Linear) or isinstance(du, Linear) or not isinstance(b, Linear):
+            raise not_linear(self)
+        assert not isinstance(ct, Zero)
+        return [None, None, None, bind1(self, _shifted(du, 1), d, _shifted(dl, -1), ct)]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        *diagonals, b = args
+        dim = dims[-1]
+        if dim is None or any(d is not None for d in dims[:-1]):
+            fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
+            return [bind1(self, *fronted)], [0]
+        # One matrix for all right-hand sides, which are put beside each other.
+        place = b.aval.ndim - 2
+        spread = move_axis(b, dim, place)
+        *front, size, n = spread.aval.shape
+        # The rows are the axis before the batch.
+        flat = reshape(spread, (*front, size * n))
+        return [reshape(bind1(self, *diagonals, flat), spread.aval.shape)], [place]
+
+
+def _shifted(x: Value, by: int) -> Array:
+    """The numbers of a vector one place further on, or back, with a zero for the one that has come in."""
+    return pad(x, zero(x.aval), [*[(0, 0, 0)] * (x.aval.ndim - 1), (by, -by, 0)])
+
+
+def _product(diagonals: Sequence[Value], x: Value) -> Array:
+    """A tridiagonal matrix times a matrix."""
+    dl, d, du = diagonals
+    m, n = x.aval.shape[-2:]
+    row = x.aval.ndim - 2
+    edge = [(0, 0, 0)] * x.aval.ndim
+    edge[row] = (1, 0, 0)
+    before = pad(slice_axis(x, 0, m - 1, row), zero(x.aval), edge) if m else x
+    edge[row] = (0, 1, 0)
+    after = pad(slice_axis(x, 1, m, row), zero(x.aval), edge) if m else x
+    terms = [mul(as_columns(v, n), each) for v, each in ((dl, before), (d, x), (du, after))]
+    return add(add(terms[0], terms[1]), terms[2])
+
+
+def tridiagonal_solve(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
+) -> Array:
+    """The `x` for which a tridiagonal matrix times `x` is `b` (`f32[..., n, k]`).
+
+    Row `i` of the matrix has `dl[i]` before the diagonal, `d[i]` on it and `du[i]` behind it, all `f32[..., n]`; the
+    first of `dl` and the last of `du` are not read. Where the matrix is singular, NaN; with `perturb_singular`, the
+    solution for one very near it.
+
+    >>> tridiagonal_solve(*[np.array(v) for v in ([0.0, 1.0], [2.0, 2.0], [1.0, 0.0], [[3.0], [3.0]])]).tolist()
+    [[1.0], [1.0]]
+    """
+    return bind1(TridiagonalSolve(bool(perturb_singular)), dl, d, du, b)

@@ -1,0 +1,139 @@
+"""Samples of linear algebra: decompositions, and solutions of equations."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from jax._src.lax import linalg as jax_linalg
+from jax.lax import linalg
+
+from tests.laws.samples.making import Function, Sample, f32, grid, i32, of
+from tracefx.core.dtypes import NDArray
+from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
+from tracefx.ops.linalg.eigen import Eig, Eigh
+from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
+from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr, Qr
+from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
+from tracefx.ops.linalg.svd import Svd
+from tracefx.ops.linalg.triangular import TriangularSolve
+from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
+
+
+def positive(*shape: int) -> NDArray:
+    """Matrices with different eigenvalues from 1 on, whose triangles are told apart by those who read both."""
+    x = grid(*shape)
+    out = x @ np.swapaxes(x, -1, -2) + np.diag(np.arange(1.0, shape[-1] + 1)).astype(np.float32)
+    return np.asarray(np.tril(out) + np.triu(out, 1))
+
+
+def heavy(*shape: int) -> NDArray:
+    """Matrices far from singular."""
+    return np.asarray(grid(*shape) + 2 * np.eye(*shape[-2:], dtype=np.float32))
+
+
+def complex_heavy(n: int) -> NDArray:
+    return np.asarray(heavy(n, n) + 0.5j * grid(n, n)[::-1]).astype(np.complex64)
+
+
+def _solved(p: Any) -> Function:
+    return lambda a, b: jax_linalg.triangular_solve_p.bind(
+        a,
+        b,
+        left_side=p.left_side,
+        lower=p.is_lower,
+        transpose_a=p.transpose_a,
+        conjugate_a=p.conjugate_a,
+        unit_diagonal=p.unit_diagonal,
+    )
+
+
+def _product(p: Any) -> Function:
+    return lambda a, c: linalg.symmetric_product(a, c, alpha=p.alpha, beta=p.beta)
+
+
+def _qr(p: Any) -> Function:
+    return lambda x: linalg.qr(x, pivoting=p.pivoting, full_matrices=p.full_matrices)
+
+
+def _eigh(p: Any) -> Function:
+    return lambda x: linalg.eigh(x, lower=p.is_lower, symmetrize_input=False)
+
+
+def _eig(p: Any) -> Function:
+    asked = {
+        "compute_left_eigenvectors": p.compute_left_eigenvectors,
+        "compute_right_eigenvectors": p.compute_right_eigenvectors,
+    }
+    return lambda x: linalg.eig(x, **asked)
+
+
+def _svd(p: Any) -> Function:
+    def found(x: Any) -> Any:
+        out = linalg.svd(x, full_matrices=p.full_matrices, compute_uv=p.compute_uv)
+        return (out[1], out[0], out[2]) if p.compute_uv else out
+
+    return found
+
+
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
+    {
+        "cholesky": lambda p: lambda x: linalg.cholesky(x, symmetrize_input=False),
+        "cholesky_update": lambda p: linalg.cholesky_update,
+        "symmetric_product": _product,
+        "triangular_solve": _solved,
+        "lu": lambda p: linalg.lu,
+        "lu_pivots_to_permutation": lambda p: lambda x: linalg.lu_pivots_to_permutation(x, p.permutation_size),
+        "geqrf": lambda p: jax_linalg.geqrf,
+        "geqp3": lambda p: jax_linalg.geqp3,
+        "householder_product": lambda p: linalg.householder_product,
+        "ormqr": lambda p: lambda *xs: linalg.ormqr(*xs, left=p.left, transpose=p.transpose),
+        "qr": _qr,
+        "eigh": _eigh,
+        "eig": _eig,
+        "schur": lambda p: lambda x: linalg.schur(x, compute_schur_vectors=p.compute_schur_vectors),
+        "hessenberg": lambda p: linalg.hessenberg,
+        "tridiagonal": lambda p: lambda x: linalg.tridiagonal(x, lower=p.is_lower),
+        "tridiagonal_solve": lambda p: lambda *xs: linalg.tridiagonal_solve(*xs, perturb_singular=p.perturb_singular),
+        "svd": _svd,
+    }
+)
+
+DIAGONALS: Final = f32(0.5, -0.25, 0.75), f32(2.0, -3.0, 2.5), f32(0.25, 0.5, -0.75)
+
+SAMPLES: Final[tuple[Sample, ...]] = (
+    of(Cholesky(), (positive(3, 3),), (positive(2, 2, 2),)),
+    of(CholeskyUpdate(), (np.triu(heavy(2, 2)), f32(0.5, -0.25))),
+    of(SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2))),
+    of(TriangularSolve(False, True, True, False, False), (heavy(3, 3), grid(3, 2)), (heavy(2, 2, 2), grid(2, 2, 3))),
+    of(TriangularSolve(True, True, False, False, True), (complex_heavy(2), complex_heavy(2)[::-1])),
+    of(TriangularSolve(False, False, False, True, False), (heavy(2, 2), grid(3, 2))),
+    of(Lu(), (heavy(3, 3),), (heavy(2, 2, 2),)),
+    of(Lu(), (heavy(3, 2),)),
+    of(Lu(), (heavy(2, 3),)),
+    of(LuPivotsToPermutation(4), (i32(2, 3, 2),), (i32([1, 1], [0, 3]),)),
+    of(Geqrf(), (heavy(3, 2),), (heavy(2, 2, 3),)),
+    of(Geqp3(), (heavy(3, 2), i32(0, 0))),
+    of(HouseholderProduct(), (grid(3, 2), f32(1.5, 0.5)), (grid(2, 2, 2), grid(2, 2))),
+    of(Ormqr(True, False), (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2)),
+    of(Ormqr(False, True), (grid(3, 2), f32(1.5, 0.5), grid(2, 3))),
+    of(Qr(False, False), (heavy(3, 2),), (heavy(2, 2, 2),)),
+    of(Qr(True, False), (heavy(3, 2),)),
+    of(Qr(True, False), (heavy(2, 3),)),
+    of(Qr(False, True), (heavy(3, 2),)),
+    of(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),)),
+    of(Eig(False, False), (heavy(2, 2),), (complex_heavy(2),)),
+    of(Eig(True, True, True), (heavy(2, 2),)),
+    of(Schur(True), (heavy(2, 2),), (complex_heavy(2),)),
+    of(Hessenberg(), (heavy(3, 3),)),
+    of(Tridiagonal(True), (positive(3, 3),)),
+    of(TridiagonalSolve(), (*DIAGONALS, grid(3, 2)), (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1))),
+    of(Svd(None, True, False), (grid(3, 2),), (heavy(2, 2, 2),)),
+    of(Svd(None, True, False), (grid(2, 3),)),
+    of(Svd(None, False, False), (grid(3, 2),)),
+)
