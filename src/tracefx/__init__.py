@@ -82,6 +82,7 @@ if _TYPE_CHECKING:
     from tracefx import extend as extend
     from tracefx import handlers as handlers
     from tracefx import programs as programs
+    from tracefx import random as random
     from tracefx import rewriting as rewriting
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
@@ -115,6 +116,7 @@ _LATE: _Final = _MappingProxyType(
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",
         "programs": "",
+        "random": "",
         "rewriting": "",
         "testing": "",
         "tree_util": "",

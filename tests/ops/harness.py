@@ -156,7 +156,29 @@ def theirs(x: Arg) -> jax.Array | Scalar:
     if isinstance(x, Weak):
         weak: jax.Array = jax_lax._convert_element_type(jnp.asarray(x.value, x.value.dtype), weak_type=True)
         return weak
-    return jnp.asarray(x, x.dtype) if isinstance(x, np.ndarray) else x
+    if not isinstance(x, np.ndarray):
+        return x
+    if dtypes.is_key(x.dtype):
+        keys: jax.Array = jax.random.wrap_key_data(jnp.asarray(words(x)), impl=_GENERATORS[x.dtype])
+        return keys
+    return jnp.asarray(x, x.dtype)
+
+
+_GENERATORS: Final = {dtypes.key_fry: "threefry2x32", dtypes.key_rbg: "rbg", dtypes.key_urbg: "unsafe_rbg"}
+
+
+def words(keys: NDArray) -> NDArray:
+    """What random keys are made of."""
+    flat: NDArray = np.ascontiguousarray(keys).view(np.uint32)
+    return flat.reshape((*keys.shape, dtypes.key_words(keys.dtype)))
+
+
+def host_of(x: jax.Array) -> NDArray:
+    """The numbers of a JAX array, or its random keys, as ours are."""
+    if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return np.asarray(x)
+    dtype = next(ours for ours, name in _GENERATORS.items() if name == str(jax.random.key_impl(x)))
+    return np.array(jax.random.key_data(x)).view(dtype)[..., 0]
 
 
 def passed(x: Arg) -> Array | Scalar:
@@ -183,6 +205,8 @@ def shown(args: Args) -> str:
 def aval_of(x: jax.Array) -> ShapedArray:
     """The type of a JAX array. JAX's comparisons of weak operands are weak booleans, which promote as all booleans do;
     ours are never weak."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return ShapedArray(x.shape, next(dtype for dtype in dtypes.KEY_DTYPES if dtypes.name(dtype) == str(x.dtype)))
     dtype = np.dtype(x.dtype)
     return ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum, unique
 from typing import final
@@ -93,7 +94,9 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, ShownAsJax):
         out, bits = self.abstract_eval(states.aval)
         if out.ndim == 1:
             return self._one(builder, states)
-        count = int(np.prod(out.shape[:-1]))
+        count = math.prod(out.shape[:-1])
+        if not count:
+            return [states, stablehlo.full(builder, 0, bits)]
         flat = ShapedArray((count, out.shape[-1]), out.dtype)
         drawn = ShapedArray((count, *self.shape), self.dtype)
         counter = ShapedArray((), dtypes.int32)

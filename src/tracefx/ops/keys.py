@@ -115,6 +115,24 @@ class RandomUnwrap(KeyOperation, Lowerable):
         return [builder.retyped(keys, self.abstract_eval(keys.aval)[0])]
 
 
+@final
+class RandomClone(KeyOperation, Lowerable):
+    """The keys as they are, for another use."""
+
+    __slots__ = ()
+    name = "random_clone"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        keys = self.one(avals)
+        _require_keys(self.name, keys)
+        return [keys]
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        return operands
+
+
 def random_wrap(words: Value, impl: DType) -> Array:
     return bind1(RandomWrap(impl), words)
 
@@ -190,8 +208,10 @@ class RandomFoldIn(KeyOperation, Expandable):
             raise miscounted(self.name, 2, len(avals))
         keys, data = avals
         _require_keys(self.name, keys)
-        if data.dtype != dtypes.uint32 or data.shape != keys.shape:
-            raise TypeError(f"random_fold_in takes a word, u32, for each key, got {data} for {keys}")
+        if data.dtype != dtypes.uint32:
+            raise TypeError(f"random_fold_in takes words, u32, got {data}; convert them with astype")
+        if data.shape != keys.shape:
+            raise ShapeError(f"random_fold_in takes a word for each key, got {data} for {keys}")
         return [keys]
 
     @override

@@ -109,7 +109,8 @@ def threefry2x32(first: ArrayLike, second: ArrayLike, x: ArrayLike, y: ArrayLike
 
     Raises TypeError for other dtypes, ShapeError for several shapes.
 
-    >>> [hex(int(word)) for word in threefry2x32(*np.zeros((4,), np.uint32))]
+    >>> from tracefx import lax
+    >>> [hex(int(word)) for word in threefry2x32(*[lax.full((), 0, "uint32")] * 4)]
     ['0x6b200159', '0x99ba4efe']
     """
     a, b = bind(THREEFRY_2X32, *[as_value(word) for word in (first, second, x, y)])

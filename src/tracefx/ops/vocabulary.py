@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tracefx.core.primitive import Primitive
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Rem, Sub
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
+from tracefx.ops.bit_generator import RngBitGenerator
 from tracefx.ops.bitwise import And, Not, Or, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
 from tracefx.ops.collective import AxisIndex, PMax, PMin, PSum
 from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
@@ -21,7 +23,9 @@ from tracefx.ops.elementwise import Add
 from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
 from tracefx.ops.filling import Iota
 from tracefx.ops.fourier import Fft
+from tracefx.ops.high_product import MulHi
 from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.keys import RandomBits, RandomClone, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap
 from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
 from tracefx.ops.linalg.eigen import Eig, Eigh
 from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
@@ -36,11 +40,12 @@ from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
 from tracefx.ops.representation import BitcastConvertType, Clz, PopulationCount, ReducePrecision
 from tracefx.ops.rounding import Ceil, Floor, Round
-from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
+from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
-from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma
+from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma, Zeta
+from tracefx.ops.threefry import Threefry2x32
 from tracefx.ops.transcendental import (
     Acos,
     Acosh,
@@ -132,6 +137,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Lgamma,
     Digamma,
     Polygamma,
+    Zeta,
     # pairs
     Atan2,
     NextAfter,
@@ -150,6 +156,8 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ShiftLeft,
     ShiftRightLogical,
     ShiftRightArithmetic,
+    # high product
+    MulHi,
     # representation
     PopulationCount,
     Clz,
@@ -165,6 +173,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Stack,
     Split,
     Tile,
+    Unstack,
     # cutting
     Slice,
     Pad,
@@ -200,6 +209,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ScatterAdd,
     # scattering
     Scatter,
+    ScatterSub,
     ScatterMul,
     ScatterMin,
     ScatterMax,
@@ -210,6 +220,16 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # dynamic
     DynamicSlice,
     DynamicUpdateSlice,
+    # random keys and bits
+    Threefry2x32,
+    RngBitGenerator,
+    RandomSeed,
+    RandomSplit,
+    RandomFoldIn,
+    RandomBits,
+    RandomClone,
+    RandomWrap,
+    RandomUnwrap,
     # barrier
     OptimizationBarrier,
     # collective

@@ -13,10 +13,12 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.checkpoint import Name
+from tracefx.control.special.defined import Defined
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.primitive import Primitive, missing
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Mul
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape
@@ -30,6 +32,7 @@ from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Elementwise
 from tracefx.ops.fourier import Fft, FftType
 from tracefx.ops.indexing import Gather, Scattering
+from tracefx.ops.keys import RandomClone, RandomUnwrap, RandomWrap
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
@@ -39,7 +42,8 @@ from tracefx.ops.scattering import Scatter, ScatterMul
 from tracefx.ops.selection import SelectN, StopGradient
 from tracefx.ops.shape import Split, Squeeze
 from tracefx.ops.sorting import Greatest, Sort
-from tracefx.ops.special import Polygamma
+from tracefx.ops.special import Polygamma, Zeta
+from tracefx.ops.threefry import Threefry2x32
 from tracefx.ops.transcendental import Exp2, Logarithmic, Logistic, Transcendental
 from tracefx.ops.window_reduction import WindowReduction
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
@@ -378,15 +382,21 @@ def _scatter(prim: Scattering, ins: Avals, outs: Avals) -> OperationCost:
     )
 
 
+def _threefry(prim: Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
+    """Twenty rounds of five operations; the key is extended, and added six times, but for the first with a number."""
+    return OperationCost(integer_ops=outs[0].size * (20 * 5 + 6 * 2 + 5 + 2))
+
+
 _ALIKE: Final[tuple[tuple[Callable[[Primitive, Avals, Avals], OperationCost], tuple[type[Primitive], ...]], ...]] = (
     (_nothing, (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, Name)),
+    (_nothing, (RandomWrap, RandomUnwrap, RandomClone)),
     (_moved, (Real, Imag, Complex)),
     (_elementwise, (Elementwise, ReducePrecision)),
-    (_transcendental, (Transcendental, Logarithmic, Polygamma, Atan2, Pow)),
+    (_transcendental, (Transcendental, Logarithmic, Polygamma, Zeta, Defined, Atan2, Pow)),
     (_product, (Mul, Square)),
     (_equal, (Eq, Ne)),
     (_reduction, (Reduction, ReduceSum, ArgExtremum)),
-    (_cut, (Slice, DynamicSlice, Split)),
+    (_cut, (Slice, DynamicSlice, Split, Unstack)),
 )
 
 
@@ -418,6 +428,7 @@ def _rules() -> CostRules:
         .adding(Fft, _fft)
         .adding(Gather, _gather)
         .adding(Scattering, _scatter)
+        .adding(Threefry2x32, _threefry)
     )
 
 

@@ -1,0 +1,94 @@
+"""Samples of the operations that make and use random keys."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax import lax as jax_lax
+from jax._src.random import prng, threefry2x32
+
+from tests.laws.samples.making import Function, Sample, of
+from tracefx.core import dtypes
+from tracefx.ops.bit_generator import RngBitGenerator
+from tracefx.ops.keys import (
+    RandomBits,
+    RandomClone,
+    RandomFoldIn,
+    RandomSeed,
+    RandomSplit,
+    RandomUnwrap,
+    RandomWrap,
+    tag,
+)
+from tracefx.ops.threefry import Threefry2x32
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+
+def u32(*words: Any) -> Any:
+    return np.array(words, np.uint32)
+
+
+def keys(dtype: Any, *words: Any) -> Any:
+    return u32(*words).view(dtype)[..., 0]
+
+
+FRY: Final = keys(dtypes.key_fry, [1, 2], [3, 4])
+RBG: Final = keys(dtypes.key_rbg, [1, 2, 3, 4], [5, 6, 7, 8])
+URBG: Final = keys(dtypes.key_urbg, [1, 2, 3, 4], [5, 6, 7, 8])
+
+SAMPLES: Final[tuple[Sample, ...]] = (
+    of(Threefry2x32(), (u32(1, 2), u32(3, 4), u32(5, 6), u32(7, 8))),
+    of(RngBitGenerator((3,), dtypes.uint32), (u32(1, 2, 3, 4),)),
+    of(RngBitGenerator((2, 2), dtypes.uint8), (u32([1, 2, 3, 4], [5, 6, 7, 8]),)),
+    of(RandomSeed(dtypes.key_fry), (np.array([0, -3], np.int32),), (np.array([1 << 40], np.int64),)),
+    of(RandomSeed(dtypes.key_rbg), (np.array([0, 7], np.int32),)),
+    *[of(RandomSplit((3, 2)), (each,)) for each in (FRY, RBG, URBG)],
+    *[of(RandomFoldIn(), (each, u32(5, 6))) for each in (FRY, RBG, URBG)],
+    *[of(RandomBits(width, (3,)), (FRY,)) for width in (8, 32, 64)],
+    of(RandomBits(16, (2, 2)), (RBG,)),
+    of(RandomClone(), (FRY,)),
+    of(RandomWrap(dtypes.key_fry), (u32([1, 2], [3, 4]),)),
+    of(RandomUnwrap(), (FRY,), (RBG,)),
+)
+
+
+def _implementation(dtype: Any) -> Any:
+    return next(impl for impl in prng.prngs.values() if impl.tag == tag(dtype))
+
+
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
+    {
+        "threefry2x32": lambda p: threefry2x32.threefry2x32_p.bind,
+        "rng_bit_generator": lambda p: lambda state: _each_state(state, p.shape, p.dtype),
+        "random_seed": lambda p: lambda seeds: prng.random_seed(seeds, _implementation(p.dtype)),
+        "random_split": lambda p: lambda keys: _each_key(lambda key: prng.random_split(key, p.shape), keys),
+        "random_fold_in": lambda p: lambda keys, data: _each_key(prng.random_fold_in, keys, data),
+        "random_bits": lambda p: lambda keys: _each_key(lambda key: prng.random_bits(key, p.bit_width, p.shape), keys),
+        "random_clone": lambda p: jax.random.clone,
+        "random_wrap": lambda p: lambda words: prng.random_wrap(words, impl=_implementation(p.dtype)),
+        "random_unwrap": lambda p: prng.random_unwrap,
+    }
+)
+
+
+def _each_key(f: Function, keys: Any, *data: Any) -> Any:
+    """Key by key: JAX's batches of `rbg` draw all numbers from the first one."""
+    if not keys.ndim or not keys.shape[0]:
+        return f(keys, *data)
+    return jax.numpy.stack([_each_key(f, *each) for each in zip(keys, *data, strict=True)])
+
+
+def _each_state(state: Any, shape: Any, dtype: Any) -> Any:
+    if state.ndim < 2:
+        return jax_lax.rng_bit_generator(state, shape, dtype)
+    if not state.shape[0]:
+        return [state, jax.numpy.zeros((0, *shape), dtype)]
+    found = [_each_state(each, shape, dtype) for each in state]
+    return [jax.numpy.stack([each[i] for each in found]) for i in range(2)]
