@@ -8,13 +8,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import compiled, disk, dispatch, eager, imports, jet, laplacian, loops, sparsity, tracing, training
+from benchmarks import (
+    breadth,
+    compiled,
+    disk,
+    dispatch,
+    eager,
+    imports,
+    jet,
+    laplacian,
+    loops,
+    sparsity,
+    tracing,
+    training,
+)
 from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
+_MODULES: Final = (
+    *(eager, tracing, dispatch, training, compiled, breadth),
+    *(loops, jet, laplacian, sparsity, disk, imports),
+)
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
     module.GROUP: module.subjects
-    for module in (eager, tracing, dispatch, training, compiled, loops, jet, laplacian, sparsity, disk, imports)
+    for module in _MODULES
 }
 
 
