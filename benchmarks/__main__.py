@@ -29,10 +29,7 @@ _MODULES: Final = (
     *(eager, tracing, dispatch, training, compiled, breadth),
     *(loops, jet, laplacian, sparsity, disk, imports),
 )
-GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {
-    module.GROUP: module.subjects
-    for module in _MODULES
-}
+GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {module.GROUP: module.subjects for module in _MODULES}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
