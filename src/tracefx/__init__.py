@@ -84,6 +84,7 @@ if _TYPE_CHECKING:
     from tracefx import programs as programs
     from tracefx import random as random
     from tracefx import rewriting as rewriting
+    from tracefx import scipy as scipy
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
     from tracefx.handlers import derivatives as derivatives
@@ -118,6 +119,7 @@ _LATE: _Final = _MappingProxyType(
         "programs": "",
         "random": "",
         "rewriting": "",
+        "scipy": "",
         "testing": "",
         "tree_util": "",
     }

@@ -23,6 +23,7 @@ from tests.differential import (
     nn,
     numbers,
     reductions,
+    scipy_fft,
     segments,
     shapes,
 )
@@ -47,6 +48,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     *lax_folding.RECORDS,
     *lax_order.RECORDS,
     *fourier.RECORDS,
+    *scipy_fft.RECORDS,
     *segments.RECORDS,
     *nn.RECORDS,
 )

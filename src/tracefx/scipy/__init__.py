@@ -1,0 +1,20 @@
+"""Functions with the names of `jax.scipy`. Each module is loaded when its name is first asked for."""
+
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Final as _Final
+
+if _TYPE_CHECKING:
+    from tracefx.scipy import fft as fft
+
+_MODULES: _Final = frozenset({"fft"})
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,203 @@
+"""Discrete cosine transforms, of the second type and its inverse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import SupportsIndex
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.values import Value
+from tracefx.numpy import fft as fourier
+from tracefx.numpy.promoting import inexact_dtype, operand
+from tracefx.ops import arithmetic, basis, cutting, elementwise, filling, shape, transcendental
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.static import axes_of, static_int, static_ints
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+Along = Callable[[Array, int, bool], Array]
+"""The transform along an axis, and whether it keeps lengths of vectors."""
+
+
+def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The cosine transform of `x` along an axis, `2 * sum(x[j] * cos(pi * k * (2j + 1) / 2n))` for `k` below `n`.
+
+    A length `n` other than the axis's own cuts the axis off or fills it up with zeros. With `norm="ortho"` the
+    transform is divided by `sqrt(2n)`, and at 0 once more by `sqrt(2)`: then it keeps the lengths of vectors.
+
+    Raises NotImplementedError for a `type` other than 2, ValueError for an unknown `norm`.
+
+    >>> dct(filling.full((2,), 1.0))
+    Array([4., 0.], dtype=float32)
+    """
+    value = _checked("dct", x, type, norm)
+    return _over("dct", _cosines, value, None if n is None else (n,), (axis,), norm)
+
+
+def dctn(
+    x: ArrayLike,
+    type: int = 2,
+    s: Sequence[int] | int | None = None,
+    axes: Sequence[int] | int | None = None,
+    norm: str | None = None,
+) -> Array:
+    """`dct` along several axes, of the lengths `s`: by default along all, or the last ones for which there are lengths.
+
+    >>> dctn(filling.full((2, 2), 1.0)).tolist()
+    [[16.0, 0.0], [0.0, 0.0]]
+    """
+    return _over("dctn", _cosines, _checked("dctn", x, type, norm), s, axes, norm)
+
+
+def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
+    """The inverse of `dct`; arguments as there.
+
+    >>> idct(dct(filling.full((2,), 1.0)))
+    Array([1., 1.], dtype=float32)
+    """
+    value = _checked("idct", x, type, norm)
+    return _over("idct", _from_cosines, value, None if n is None else (n,), (axis,), norm)
+
+
+def idctn(
+    x: ArrayLike,
+    type: int = 2,
+    s: Sequence[int] | int | None = None,
+    axes: Sequence[int] | int | None = None,
+    norm: str | None = None,
+) -> Array:
+    """The inverse of `dctn`; arguments as there.
+
+    >>> idctn(dctn(filling.full((2, 2), 1.0))).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return _over("idctn", _from_cosines, _checked("idctn", x, type, norm), s, axes, norm)
+
+
+def _checked(name: str, x: ArrayLike, type: int, norm: str | None) -> Value:
+    value = operand(x, f"{name}: x")
+    if type != 2:
+        raise NotImplementedError(f"{name}: type must be 2, got {type!r}: there is no other yet")
+    if norm not in (None, "backward", "ortho"):
+        raise ValueError(f"{name}: norm must be None, 'backward' or 'ortho', got {norm!r}")
+    return value
+
+
+def _over(
+    name: str,
+    along: Along,
+    x: Value,
+    s: Sequence[int] | SupportsIndex | None,
+    axes: Sequence[int] | SupportsIndex | None,
+    norm: str | None,
+) -> Array:
+    if dtypes.is_complex(x.aval.dtype):
+        parts = [_over(name, along, part(x), s, axes, norm) for part in (complex_numbers.real, complex_numbers.imag)]
+        return complex_numbers.complex(*parts)
+    ndim = x.aval.ndim
+    sizes = None if s is None else _several(name, s, "s")
+    if sizes is not None and len(sizes) > ndim:
+        raise ValueError(f"{name}: there are {len(sizes)} lengths {sizes}, but {x.aval} has {ndim} axes")
+    if axes is not None:
+        places = axes_of(name, _several(name, axes, "axes"), ndim, "axes")
+    else:
+        places = tuple(range(0 if sizes is None else ndim - len(sizes), ndim))
+    if sizes is not None:
+        if len(sizes) != len(places):
+            raise ValueError(f"{name}: s {sizes} and axes {places} must have equally many entries")
+        x = _resized(name, x, dict(zip(places, sizes, strict=True)))
+    out = basis.convert(x, dtypes.real_dtype(complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype))))
+    for axis in places:
+        out = along(out, axis, norm == "ortho")
+    return out
+
+
+def _several(name: str, x: Sequence[int] | SupportsIndex, argument: str) -> tuple[int, ...]:
+    return static_ints(name, x, argument) if isinstance(x, Sequence) else (static_int(name, x, argument),)
+
+
+def _resized(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
+    """Cut off, or filled up with zeros, at the ends of axes."""
+    if any(n < 1 for n in sizes.values()):
+        raise ValueError(f"{name}: lengths must be positive, got {tuple(sizes.values())}")
+    ends = [(0, sizes.get(i, n) - n, 0) for i, n in enumerate(x.aval.shape)]
+    return cutting.pad(x, filling.zero(x.aval), ends) if any(end for _, end, _ in ends) else x
+
+
+# ------------------------------------------------------------------ along one axis
+#
+# By a complex transform of as many numbers: Makhoul, A fast cosine transform in one and two dimensions (1980).
+
+
+def _cosines(x: Array, axis: int, keeps_length: bool) -> Array:
+    n = x.aval.shape[axis]
+    if not n:
+        return x
+    spectrum = fourier.fft(_folded(x, axis), axis=axis)
+    out = complex_numbers.real(arithmetic.mul(spectrum, _turns(spectrum, axis, -1)))
+    return arithmetic.mul(out, _lengths(out, axis) if keeps_length else 2.0)
+
+
+def _from_cosines(x: Array, axis: int, keeps_length: bool) -> Array:
+    n = x.aval.shape[axis]
+    if not n:
+        return x
+    halved = arithmetic.mul(x, _norms(x, axis, keeps_length))
+    turned = basis.convert(halved, complex_numbers.complex_dtype(x.aval.dtype))
+    out = fourier.ifft(arithmetic.mul(turned, _turns(turned, axis, 1)), axis=axis)
+    return _unfolded(complex_numbers.real(out), axis)
+
+
+def _folded(x: Array, axis: int) -> Array:
+    """The elements at even places, then those at odd ones backwards."""
+    odd = shape.rev(_every_second(x, axis, 1), (axis,))
+    return shape.concatenate([_every_second(x, axis, 0), odd], axis)
+
+
+def _unfolded(x: Array, axis: int) -> Array:
+    n = x.aval.shape[axis]
+    if n == 1:
+        return x
+    half = -(-n // 2)
+    even = cutting.slice_axis(x, 0, half, axis)
+    odd = shape.rev(cutting.slice_axis(x, half, n, axis), (axis,))
+    zero = filling.zero(x.aval)
+    spread = [(0, 0, 0)] * x.aval.ndim
+    spread[axis] = (0, 1 - n % 2, 1)
+    evens = cutting.pad(even, zero, spread)
+    spread[axis] = (1, n % 2, 1)
+    return elementwise.add(evens, cutting.pad(odd, zero, spread))
+
+
+def _every_second(x: Array, axis: int, start: int) -> Array:
+    ndim, sizes = x.aval.ndim, x.aval.shape
+    starts, steps = [0] * ndim, [1] * ndim
+    starts[axis], steps[axis] = min(start, sizes[axis]), 2
+    return cutting.slice(x, starts, sizes, steps)
+
+
+def _turns(x: Array, axis: int, sign: int) -> Array:
+    """Numbers of size 1, turned by a quarter circle along the axis of `x`."""
+    n, part = x.aval.shape[axis], dtypes.real_dtype(x.aval.dtype)
+    angles = arithmetic.mul(filling.iota(part, n), sign * math.pi / (2 * n))
+    circle = complex_numbers.complex(transcendental.cos(angles), transcendental.sin(angles))
+    return basis.broadcast_in_dim(circle, x.aval.shape, (axis,))
+
+
+def _lengths(x: Array, axis: int) -> Array:
+    """What the sums of `x` are multiplied by, so that the transform keeps the lengths of vectors."""
+    n = x.aval.shape[axis]
+    return _first_and_rest(x, axis, math.sqrt(1 / n), math.sqrt(2 / n))
+
+
+def _norms(x: Array, axis: int, keeps_length: bool) -> Array:
+    n = x.aval.shape[axis]
+    return _first_and_rest(x, axis, *(math.sqrt(n), math.sqrt(2 * n)) if keeps_length else (0.5, 1.0))
+
+
+def _first_and_rest(x: Array, axis: int, first: float, rest: float) -> Array:
+    dtype, n = x.aval.dtype, x.aval.shape[axis]
+    factors = shape.concatenate([filling.full((1,), first, dtype), filling.full((n - 1,), rest, dtype)], 0)
+    return basis.broadcast_in_dim(factors, x.aval.shape, (axis,))
