@@ -42,7 +42,7 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
         call(X, i32([0, 1], [2, 3]), Y[0, :2], ((), (0, 1), (0, 1)), **always),
         call(X, i32([3], [1]), Y[:, :3], ((1,), (1,), (1,)), **always),
         call(c_grid(3, 4), IN, c_grid(2, 4), **always)
-        if name in ("scatter", "scatter_add")
+        if name in ("scatter", "scatter_add", "scatter_sub")
         else call(X, IN, Y / 2, mode="clip", **always),
         values=[
             *[call(X, BEYOND, grid(3, 4), mode=mode) for mode in (None, "clip", "fill")],
@@ -113,6 +113,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     ),
     scatter("scatter"),
     scatter("scatter_add"),
+    scatter("scatter_sub"),
     scatter("scatter_mul", options={"unique_indices": True}),
     scatter("scatter_min"),
     scatter("scatter_max"),

@@ -19,6 +19,7 @@ from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
 from tracefx.ops import collective, exchange, selection
+from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
@@ -34,7 +35,7 @@ from tracefx.ops.bitwise import (
 from tracefx.ops.collective import AxisName, axis_index, axis_size
 from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
 from tracefx.ops.complex import complex, conj, imag, is_finite, real
-from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, dot, dot_general
+from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, batch_matmul, dot, dot_general
 from tracefx.ops.convolution import conv_general_dilated
 from tracefx.ops.convolution_forms import (
     conv,
@@ -65,12 +66,13 @@ from tracefx.ops.dynamic import (
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
 from tracefx.ops.fourier import FftType, fft
+from tracefx.ops.high_product import mulhi
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
 from tracefx.ops.moving_windows import reduce_window_shape_tuple
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.pairs import atan2, nextafter
-from tracefx.ops.powers import integer_pow, pow, square
+from tracefx.ops.powers import integer_pow, pow, reciprocal, square
 from tracefx.ops.reduction import (
     argmax,
     argmin,
@@ -81,11 +83,12 @@ from tracefx.ops.reduction import (
     reduce_prod,
     reduce_xor,
 )
-from tracefx.ops.representation import bitcast_convert_type, clz, population_count, reduce_precision
+from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
-from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul
+from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
+from tracefx.ops.shaping import broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, empty, shape_as_value
 from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
 from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma
 from tracefx.ops.transcendental import (
@@ -148,6 +151,8 @@ __all__ = [
     "pow",
     "integer_pow",
     "square",
+    "reciprocal",
+    "mulhi",
     "floor",
     "ceil",
     "round",
@@ -208,6 +213,7 @@ __all__ = [
     "select_n",
     "clamp",
     # dtypes
+    "dtype",
     "convert_element_type",
     "bitcast_convert_type",
     "reduce_precision",
@@ -216,13 +222,22 @@ __all__ = [
     "transpose",
     "broadcast",
     "broadcast_in_dim",
+    "broadcast_like",
+    "broadcast_to_rank",
+    "broadcast_shapes",
+    "collapse",
+    "shape_as_value",
     "squeeze",
     "expand_dims",
     "concatenate",
     "stack",
+    "unstack",
     "split",
     "tile",
     "slice",
+    "slice_in_dim",
+    "index_in_dim",
+    "index_take",
     "pad",
     "dynamic_slice",
     "dynamic_slice_in_dim",
@@ -234,6 +249,7 @@ __all__ = [
     # new arrays
     "full",
     "full_like",
+    "empty",
     "iota",
     "broadcasted_iota",
     # reductions
@@ -263,6 +279,7 @@ __all__ = [
     # contractions
     "dot",
     "dot_general",
+    "batch_matmul",
     "DotDimensionNumbers",
     "Precision",
     "PrecisionLike",
@@ -288,6 +305,7 @@ __all__ = [
     "gather",
     "scatter",
     "scatter_add",
+    "scatter_sub",
     "scatter_mul",
     "scatter_min",
     "scatter_max",

@@ -346,3 +346,22 @@ def dot(
             )
         dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
     return dot_general(x, y, dimension_numbers, precision, preferred_element_type)
+
+
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
+    """The matrix products of two arrays of matrices, mapped over all axes but the last two: `f32[..., n, k]` and
+    `f32[..., k, m]` give `f32[..., n, m]`.
+
+    Raises ValueError unless both have the same number of axes, at least two.
+
+    >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
+    x, y = as_value(lhs, "lhs"), as_value(rhs, "rhs")
+    ndim = x.aval.ndim
+    if ndim != y.aval.ndim or ndim < 2:
+        raise ValueError(
+            f"batch_matmul: lhs and rhs must have the same number of axes, at least two, got {x.aval} and {y.aval}"
+        )
+    batch = tuple(range(ndim - 2))
+    return dot_general(x, y, (((ndim - 1,), (ndim - 2,)), (batch, batch)), precision)

@@ -187,6 +187,15 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 _integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
 
 
+def reciprocal(x: ArrayLike) -> Array:
+    """`1 / x`, elementwise; `TypeError` for integers.
+
+    >>> reciprocal(4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
+    return integer_pow(x, -1)
+
+
 # ------------------------------------------------------------------ square
 
 

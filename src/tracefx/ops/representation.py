@@ -16,7 +16,7 @@ from tracefx.core.builder import Builder, Ir, Text
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Zero
-from tracefx.core.values import Value
+from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import batch_first
 from tracefx.ops.bitwise import INTEGERS, in_bytes
 from tracefx.ops.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable
@@ -220,3 +220,15 @@ def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_
     exponent = static_int("reduce_precision", exponent_bits, "exponent_bits")
     mantissa = static_int("reduce_precision", mantissa_bits, "mantissa_bits")
     return bind1(ReducePrecision(exponent, mantissa), operand)
+
+
+# ------------------------------------------------------------------ dtype
+
+
+def dtype(x: ArrayLike) -> DType:
+    """The dtype of an array, or that which a number would come in with.
+
+    >>> dtype(2.0), dtype(np.arange(3, dtype="int8"))
+    (dtype('float32'), dtype('int8'))
+    """
+    return as_value(x).aval.dtype

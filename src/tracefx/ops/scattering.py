@@ -1,6 +1,6 @@
-"""Writing windows at computed places: `scatter` puts updates in the place of what is there, `scatter_mul` multiplies,
-`scatter_min` and `scatter_max` keep the lesser or the greater. (`scatter_add`, the transpose of `gather`, stands with
-it.)
+"""Writing windows at computed places: `scatter` puts updates in the place of what is there, `scatter_sub` subtracts,
+`scatter_mul` multiplies, `scatter_min` and `scatter_max` keep the lesser or the greater. (`scatter_add`, the transpose
+of `gather`, stands with it.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracefx.core.handler import bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Linear, Tangent, Transposable, Zero
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import div, max, mul
+from tracefx.ops.arithmetic import div, max, mul, neg
 from tracefx.ops.basis import broadcast_to, convert, fit, full, instantiate, reshape
 from tracefx.ops.comparison import eq
 from tracefx.ops.elementwise import NUMBERS, add
@@ -138,6 +138,65 @@ def scatter(
     [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
     """
     prim = Scatter(*scatter_fields("scatter", dimension_numbers, indices_are_sorted, unique_indices, mode))
+    return bind1(prim, operand, scatter_indices, updates)
+
+
+# ------------------------------------------------------------------ scatter_sub
+
+
+@final
+class ScatterSub(Scattering, Transposable):
+    __slots__ = ()
+    name = "scatter-sub"
+    function = "scatter_sub"
+    takes = NUMBERS
+
+    @override
+    def merge(self, old: NDArray, new: NDArray) -> NDArray:
+        return old - new
+
+    @override
+    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
+        np.subtract.at(out, places, new)
+
+    @override
+    def emit_merged(self, builder: Builder, element: ShapedArray, old: Ir, new: Ir) -> Ir:
+        return builder.emit("stablehlo.subtract", [old, new], [element])[0]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x_t, _, updates_t = tangents
+        if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        updates = args[2]
+        of_x, _, added = _added(self).transpose(cts, *args)
+        return [of_x, None, None if added is None or isinstance(added, Zero) else fit(neg(added), updates.aval)]
+
+
+def scatter_sub(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """`operand` with `updates` subtracted from its windows at the places that `scatter_indices` names, all of them.
+
+    A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place within it.
+
+    >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> scatter_sub(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()
+    [[1.0], [1.0], [-5.0]]
+    """
+    prim = ScatterSub(*scatter_fields("scatter_sub", dimension_numbers, indices_are_sorted, unique_indices, mode))
     return bind1(prim, operand, scatter_indices, updates)
 
 

@@ -16,6 +16,7 @@ from tracefx.core.primitive import Linear, Primitive, Zero
 from tracefx.core.values import from_numpy, to_numpy
 from tracefx.handlers.sparsity.dependence import Dependence
 from tracefx.handlers.sparsity.sets import EMPTY, Ids, Sets
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Mul
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
@@ -247,7 +248,7 @@ def passed(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Depe
 OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         **dict.fromkeys(
-            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Pad), moved
+            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack, Pad), moved
         ),
         ConvertElementType: elementwise,
         Mul: multiplied,

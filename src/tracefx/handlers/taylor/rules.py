@@ -23,6 +23,7 @@ from tracefx.handlers.taylor.folding import multiplied_along, multiplied_over, s
 from tracefx.handlers.taylor.linear import added, gathered, jointly_linear, linear, locally_linear, still, subtracted
 from tracefx.handlers.taylor.series import Series
 from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import ConvertElementType
@@ -40,7 +41,7 @@ from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ArgExtremum, Extremum, ReduceProd
 from tracefx.ops.representation import BitcastConvertType
-from tracefx.ops.scattering import Extremal, Scatter, ScatterMul
+from tracefx.ops.scattering import Extremal, Scatter, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
@@ -80,13 +81,13 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Polygamma: alone(polygamma_series),
         DotGeneral: alone(contracted),
         ConvGeneralDilated: alone(bilinear),
-        **dict.fromkeys((SelectN, ScatterAdd, DynamicSlice, DynamicUpdateSlice), jointly_linear),
+        **dict.fromkeys((SelectN, ScatterAdd, ScatterSub, DynamicSlice, DynamicUpdateSlice), jointly_linear),
         Gather: gathered,
         ScatterMul: scattered_product,
         ReduceProd: alone(multiplied_over),
         CumProd: alone(multiplied_along),
         CumLogSumExp: alone(summed_along),
-        **dict.fromkeys((ConvertElementType, Split), linear),
+        **dict.fromkeys((ConvertElementType, Split, Unstack), linear),
         **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
         **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear),
         ReduceWindowSum: linear,

@@ -1,0 +1,53 @@
+"""Samples of scatters, of products' upper halves and of elements apart, beyond the elementary ones."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+import numpy as np
+from jax import lax
+
+from tests.laws.samples.making import Function, Sample, grid, i32, of
+from tracefx.ops.along_axis import Unstack
+from tracefx.ops.high_product import MulHi
+from tracefx.ops.indexing import ScatterDimensionNumbers
+from tracefx.ops.scattering import ScatterSub
+from tracefx.ops.windows import GatherScatterMode
+
+
+def _subtracted(p: Any) -> Function:
+    fields = attrs.asdict(p.dimension_numbers)
+    return partial(
+        lax.scatter_sub,
+        dimension_numbers=lax.ScatterDimensionNumbers(**fields),
+        indices_are_sorted=p.indices_are_sorted,
+        unique_indices=p.unique_indices,
+        mode=lax.GatherScatterMode[p.mode.name],
+    )
+
+
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
+    {"scatter-sub": _subtracted, "unstack": lambda p: lambda x: lax.unstack(x, p.axis)}
+)
+
+INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))
+TWICE: Final = np.array([[2], [2], [7]], np.int32)
+LARGE: Final = i32(2**30, -(2**31), 7), i32(12, 2**31 - 1, -1)
+
+SAMPLES: Final[tuple[Sample, ...]] = (
+    of(
+        ScatterSub(INTO_ROWS, False, False, GatherScatterMode.FILL_OR_DROP),
+        (grid(3, 4), TWICE, grid(3, 4) / 3),
+    ),
+    of(ScatterSub(INTO_ROWS, True, False, GatherScatterMode.CLIP), (grid(3, 4), TWICE, grid(3, 4) / 3)),
+    of(MulHi(), LARGE, (LARGE[0], 2**20)),
+    of(Unstack(1), (grid(2, 3),), (i32([1, 2], [3, 4]),)),
+    of(Unstack(0), (grid(2, 1, 2),)),
+)
