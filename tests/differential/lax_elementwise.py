@@ -10,6 +10,7 @@ from tests.differential.records import (
     DTYPES,
     EDGES,
     Call,
+    Known,
     Record,
     Weak,
     bools,
@@ -134,6 +135,30 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call("a", f32(1)), call(f32(1), f32(1, 2)), call(1.0)],
         module="lax",
         dtypes=("int32", "float64", "complex64"),
+        ulps=PROGRAM,
+    ),
+    one("bessel_i0e", complex_too=False, ulps=PROGRAM),
+    one("bessel_i1e", complex_too=False, ulps=PROGRAM),
+    *[
+        record(
+            name,
+            call(grid(2, 3, low=0.5, high=3.0), grid(2, 3, low=0.5, high=3.0, seed=1)),
+            values=[call(f32(0.5, 1, 30), 2.0), call(1.0, 2.0), call(NOTHING, NOTHING)],
+            refused=[call("a", f32(1)), call(1.0), call(i32(1), i32(2))],
+            module="lax",
+            derivatives=False,  # of which JAX has few
+            dtypes=("bfloat16",),  # JAX fails for 64 bits
+            ulps=PROGRAM,
+        )
+        for name in ("igamma", "igammac", "igamma_grad_a", "zeta")
+    ],
+    record(
+        "betainc",
+        call(Known(np.float32(1.5)), Known(np.float32(0.75)), grid(2, 3, low=0.1, high=0.9)),
+        values=[call(f32(0.5, 2), f32(3, 0.25), f32(0.25, 0.5)), call(1.0, 2.0, 0.25)],
+        refused=[call("a", f32(1), f32(1)), call(1.0, 2.0)],
+        module="lax",
+        dtypes=(),
         ulps=PROGRAM,
     ),
     record("real", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")], module="lax"),

@@ -14,6 +14,9 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
 from tracefx.control.sowing import Plantable, Sow
+from tracefx.control.special.bessel import BesselI0e, BesselI1e
+from tracefx.control.special.incomplete_beta import BetaDensity, RegularizedIncompleteBeta
+from tracefx.control.special.incomplete_gamma import GammaDensity, Igamma, Igammac, IgammaGradA, RandomGammaGrad
 from tracefx.control.while_loop import While
 from tracefx.core.primitive import Primitive
 from tracefx.ops.vocabulary import OPERATIONS
@@ -30,6 +33,15 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     PlatformIndex,
     Plantable,
     Sow,
+    BesselI0e,
+    BesselI1e,
+    Igamma,
+    Igammac,
+    IgammaGradA,
+    RandomGammaGrad,
+    GammaDensity,
+    RegularizedIncompleteBeta,
+    BetaDensity,
     Reduce,
     ReduceWindow,
 )

@@ -15,6 +15,9 @@ import importlib as _importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracefx.control.special.bessel import bessel_i0e, bessel_i1e
+from tracefx.control.special.incomplete_beta import betainc
+from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
 from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
@@ -90,7 +93,7 @@ from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
 from tracefx.ops.shaping import broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, empty, shape_as_value
 from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
-from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma
+from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
 from tracefx.ops.transcendental import (
     acos,
     acosh,
@@ -187,6 +190,14 @@ __all__ = [
     "lgamma",
     "digamma",
     "polygamma",
+    "zeta",
+    "igamma",
+    "igammac",
+    "igamma_grad_a",
+    "random_gamma_grad",
+    "betainc",
+    "bessel_i0e",
+    "bessel_i1e",
     # complex numbers
     "real",
     "imag",

@@ -136,9 +136,28 @@ class Polygamma(Compiled, Smooth):
         return mul(tangent, polygamma(add(m, 1.0), x))
 
 
+@final
+class Zeta(Compiled, Smooth):
+    """Of an exponent and a first term. There is no derivative with respect to the exponent."""
+
+    __slots__ = ()
+    name = "zeta"
+    arity = 2
+    domain = FLOATS
+    hlo = "chlo.zeta"
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, q = primals
+        if i == 0:
+            raise ValueError("zeta has no derivative with respect to its exponent x; wrap x in stop_gradient")
+        return mul(tangent, mul(neg(x), zeta(add(x, 1.0), q)))
+
+
 LGAMMA: Final = Lgamma()
 DIGAMMA: Final = Digamma()
 POLYGAMMA: Final = Polygamma()
+ZETA: Final = Zeta()
 
 
 def lgamma(x: ArrayLike) -> Array:
@@ -168,3 +187,14 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     Array(1.644934, dtype=float32, weak_type=True)
     """
     return bind_binary(POLYGAMMA, m, x)
+
+
+def zeta(x: ArrayLike, q: ArrayLike) -> Array:
+    """Hurwitz's zeta function: the sum of `(q + n)**-x` over all `n` from 0 on, elementwise.
+
+    Raises ValueError when differentiated with respect to `x`.
+
+    >>> zeta(2.0, 1.0)
+    Array(1.644934, dtype=float32, weak_type=True)
+    """
+    return bind_binary(ZETA, x, q)

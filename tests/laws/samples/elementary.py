@@ -44,6 +44,11 @@ def trigamma(x: Any) -> Any:
     return special.polygamma(fx.lax.stop_gradient(x * 0 + 1), x)
 
 
+def zeta_of_three(x: Any) -> Any:
+    """There is no derivative with respect to the exponent."""
+    return special.zeta(fx.lax.stop_gradient(x * 0 + 3), x)
+
+
 def scattered(kind: type[Primitive], mode: GatherScatterMode) -> Sample:
     fields: Any = kind
     updates = grid(2, 4) / 3
@@ -118,6 +123,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     one(special.Lgamma(), 0.5, 1.25, 3.0),
     one(special.Digamma(), 0.5, 1.25, 3.0),
     Sample(special.Polygamma(), ((f32(0.5, 1.25, 3.0),),), trigamma),
+    Sample(special.Zeta(), ((f32(0.5, 1.25, 3.0),),), zeta_of_three),
     two(pairs.Atan2(), [0.5, -1.25, 3.0], [2.0, 0.75, -1.0]),
     flat(two(pairs.NextAfter(), [0.5, -1.25, 3.0], [2.0, 0.75, -1.0])),
     *[two(prim, [0.5, -1.25, 3.0], [0.5, 0.75, -1.0]) for prim in (comparison.Eq(), comparison.Ne(), comparison.Lt())],

@@ -9,6 +9,7 @@ from typing import Final, Never, TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.control.special.defined import Defined
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.handler import bind
@@ -35,7 +36,7 @@ from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ReduceProd
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.shape import stack
-from tracefx.ops.special import Polygamma
+from tracefx.ops.special import Polygamma, Zeta
 from tracefx.ops.transcendental import Logarithmic, Transcendental
 
 Kinds: TypeAlias = frozenset[ErrorKind]
@@ -188,7 +189,7 @@ def _look_at_indices(
 # ------------------------------------------------------------------ tables
 
 _ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
-    *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma),
+    *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma, Zeta, Defined),
     *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterMul),
     *(DotGeneral, ConvGeneralDilated),
 )

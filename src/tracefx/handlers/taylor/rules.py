@@ -45,7 +45,7 @@ from tracefx.ops.scattering import Extremal, Scatter, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
-from tracefx.ops.special import Polygamma
+from tracefx.ops.special import Polygamma, Zeta
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
@@ -66,6 +66,10 @@ def alone(rule: Callable[..., Series | None]) -> Rule:
     return listed
 
 
+def derived(prim: Primitive, *args: Series) -> None:
+    """The rule of an operation whose derivative is as good as any rule."""
+
+
 OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         Neg: linear,
@@ -79,6 +83,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Abs: absolute,
         Atan2: alone(angled),
         Polygamma: alone(polygamma_series),
+        Zeta: derived,
         DotGeneral: alone(contracted),
         ConvGeneralDilated: alone(bilinear),
         **dict.fromkeys((SelectN, ScatterAdd, ScatterSub, DynamicSlice, DynamicUpdateSlice), jointly_linear),

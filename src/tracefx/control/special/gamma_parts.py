@@ -1,0 +1,161 @@
+"""Parts of the gamma function that are exact where the whole loses digits: what is left of Stirling's formula, ratios.
+
+    log(gamma(a)) = (a - 1/2) * log(a) - a + log(2 * pi) / 2 + stirling(a)        (DLMF 5.11.1)
+    digamma(a) = log(a) + digamma_rest(a)                                        (DLMF 5.11.2)
+
+Both rests are asymptotic series in `1 / a**2` whose coefficients are made of Bernoulli numbers; from `a = 10` on their
+first terms give 53 bits. All functions are of strong `f32` or `f64` arrays of one shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.ops.arithmetic import max as maximum
+from tracefx.ops.arithmetic import min as minimum
+from tracefx.ops.selection import where
+from tracefx.ops.special import digamma, lgamma
+from tracefx.ops.transcendental import exp, log, log1p, sqrt
+
+LARGE: Final = 10.0
+"""From here on the series hold."""
+
+
+def polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    """The sum of `coefficients[n] * x**n`."""
+    total = x * 0 + coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        total = total * x + c
+    return total
+
+
+def stirling(a: Array) -> Array:
+    """`log(gamma(a))` without its leading terms, of `a` from 10 on."""
+    w = 1 / a
+    return polynomial(_STIRLING if a.dtype == dtypes.float64 else _STIRLING[:3], w * w) * w
+
+
+def digamma_rest(a: Array) -> Array:
+    """`digamma(a) - log(a)`."""
+    big = a > LARGE
+    w = 1 / where(big, a, LARGE, a.aval)
+    square = w * w
+    series = -0.5 * w - square * polynomial(_DIGAMMA if a.dtype == dtypes.float64 else _DIGAMMA[:3], square)
+    small = where(big, 1.0, a, a.aval)
+    return where(big, series, digamma(small) - log(small), a.aval)
+
+
+def log1p_rest(x: Array, whole: Array) -> Array:
+    """`x - log(whole)` of `whole = 1 + x`, which near 0 is about `x**2 / 2`."""
+    near = (x > -0.5) & (x < 0.5)
+    z = where(near, x, 0.0, x.aval)
+    r = z / (z + 2)  # log1p(z) is 2 * atanh(r)
+    square = r * r
+    terms = 16 if x.dtype == dtypes.float64 else 7
+    series = r * (z - 2 * square * polynomial([1 / (2 * k + 3) for k in range(terms)], square))
+    return where(near, series, x - log(whole), x.aval)
+
+
+def lgamma1p(a: Array) -> Array:
+    """`log(gamma(1 + a))` of `a` between 0 and 1, exact near both, where it is 0.
+
+    It is `a * (a - 1)` times a Chebyshev series, computed with 40 digits.
+    """
+    t = 4 * a - 2
+    return a * (a - 1) * chebyshev(_LGAMMA1P, t, a)
+
+
+def chebyshev(coefficients: Sequence[float], twice: Array, like: Array) -> Array:
+    """A Chebyshev series at `twice / 2` by Clenshaw's recurrence, of the terms that count in the dtype."""
+    least = max(map(abs, coefficients)) * (2.0**-55 if like.dtype == dtypes.float64 else 2.0**-26)
+    kept = max(n for n, c in enumerate(coefficients) if abs(c) > least) + 1
+    last = before = twice * 0
+    for c in reversed(coefficients[1:kept]):
+        last, before = twice * last - before + c, last
+    return twice * last * 0.5 - before + coefficients[0]
+
+
+def gamma_density(a: Array, x: Array) -> Array:
+    """`x**a * exp(-x) / gamma(a + 1)`, by the distance of the two where they are large."""
+    big = a >= LARGE
+    large = where(big, a, LARGE, a.aval)
+    far = exp(-large * log1p_rest((x - large) / large, x / large) - stirling(large)) / sqrt(2 * math.pi * large)
+    small = where(big, 1.0, a, a.aval)
+    powers = where(small == 0, 0.0, small * log(x), a.aval)
+    return where(big, far, exp(powers - x - lgamma(small + 1)), a.aval)
+
+
+def log_gamma_ratio(a: Array, b: Array) -> Array:
+    """`log(gamma(a) / gamma(a + b))` of positive numbers, without cancellation where `a` is large."""
+    big = a >= LARGE
+    large = where(big, a, LARGE, a.aval)
+    total = large + b
+    far = -(large - 0.5) * log1p(b / large) - b * (log(total) - 1) + stirling(large) - stirling(total)
+    return where(big, far, lgamma(a) - lgamma(a + b), a.aval)
+
+
+def log_beta(a: Array, b: Array) -> Array:
+    """`log(beta(a, b))` of positive numbers."""
+    low, high = minimum(a, b), maximum(a, b)
+    both = low >= LARGE
+    small, large = where(both, LARGE, low, a.aval), where(both, LARGE, high, a.aval)
+    mixed = lgamma(small) + log_gamma_ratio(large, small)
+    p, q = where(both, low, LARGE, a.aval), where(both, high, LARGE, a.aval)
+    ratio = p / q
+    far = (
+        0.5 * math.log(2 * math.pi)
+        - 0.5 * log(q)
+        - (p - 0.5) * log1p(1 / ratio)
+        - q * log1p(ratio)
+        + (stirling(p) + stirling(q) - stirling(p + q))
+    )
+    return where(both, far, mixed, a.aval)
+
+
+_STIRLING: Final = (
+    0.08333333333333333,
+    -0.002777777777777778,
+    0.0007936507936507937,
+    -0.0005952380952380953,
+    0.0008417508417508417,
+    -0.0019175269175269176,
+    0.00641025641025641,
+    -0.029550653594771242,
+)
+_DIGAMMA: Final = (
+    0.08333333333333333,
+    -0.008333333333333333,
+    0.003968253968253968,
+    -0.004166666666666667,
+    0.007575757575757576,
+    -0.021092796092796094,
+    0.08333333333333333,
+    -0.4432598039215686,
+)
+_LGAMMA1P: Final = (
+    0.49141539302938714,
+    -0.07611416167043585,
+    0.008432324965932778,
+    -0.001079493726328608,
+    0.00014900748003692963,
+    -2.1512399888556784e-05,
+    3.1979329860862186e-06,
+    -4.851693012139927e-07,
+    7.47148782116316e-08,
+    -1.1638296700170518e-08,
+    1.829400437118668e-09,
+    -2.8969180607129607e-10,
+    4.61570140620909e-11,
+    -7.392810230497983e-12,
+    1.1894280008333085e-12,
+    -1.9212068676522805e-13,
+    3.113975526387164e-14,
+    -5.0628432984486114e-15,
+    8.254150281631144e-16,
+    -1.3490578987574844e-16,
+    2.209876116782623e-17,
+)

@@ -1,0 +1,168 @@
+"""The regularized incomplete beta function and its density.
+
+It is `x**a * (1 - x)**b / (a * beta(a, b))` times a continued fraction (DLMF 8.17.22) whose approximants are added up
+by Steed's method (Numerical Recipes 5.2). Where `x > (a + 1) / (a + b + 2)` the fraction converges slowly, and what is
+left to 1, the function of `1 - x` with `a` and `b` exchanged, is computed. The factor in front is written by how far
+`x` is from `a / (a + b)` where both are large (DiDonato and Morris 1992, section 3), since its logarithm is the
+difference of numbers much larger than itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, final
+
+from typing_extensions import override
+
+from tracefx.control.special.defined import Defined, count_as, repeat
+from tracefx.control.special.gamma_parts import LARGE, log1p_rest, log_beta, log_gamma_ratio, stirling
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Tangent
+from tracefx.core.values import Value
+from tracefx.ops.arithmetic import div, mul, neg, sub
+from tracefx.ops.elementwise import add
+from tracefx.ops.elementwise import operands as values_of
+from tracefx.ops.magnitude import abs
+from tracefx.ops.selection import where
+from tracefx.ops.special import digamma, lgamma
+from tracefx.ops.transcendental import exp, log, log1p, sqrt
+
+_STEPS: Final = 10_000  # about the square root of the greatest operand is what it takes
+
+
+def regularized(a: Array, b: Array, x: Array) -> Array:
+    """The share of `beta(a, b)` that its integral has up to `x`."""
+    like = a.aval
+    inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
+    p, q, z = (where(inside, v, 0.5, like) for v in (a, b, x))
+    turned = z > (p + 1) / (p + q + 2)
+    p, q = where(turned, q, p, like), where(turned, p, q, like)
+    rest = 1 - z
+    near, far = where(turned, rest, z, like), where(turned, z, rest, like)
+    one, other = log(z), log1p(-z)
+    log_near, log_far = where(turned, other, one, like), where(turned, one, other, like)
+    part = _weight(p, q, near, far, log_near, log_far) * _fraction(p, q, near)
+    value = where(turned, 1 - part, part, like)
+    return _edges(a, b, x, where(inside, value, math.nan, like))
+
+
+def _edges(a: Array, b: Array, x: Array, value: Array) -> Array:
+    """The values where an operand is at an end: all of the distribution is at 0 if `a` is 0 or `b` infinite."""
+    like = a.aval
+    at_zero, at_one = (a == 0) | (b == math.inf), (b == 0) | (a == math.inf)
+    value = where((x == 0) | (at_one & (x < 1)), 0.0, value, like)
+    value = where(((x == 1) & ~at_zero) | (at_zero & (x > 0)), 1.0, value, like)
+    valid = (a >= 0) & (b >= 0) & (x >= 0) & (x <= 1) & ~(at_zero & at_one)
+    return where(valid, where((at_zero & (x == 0)), 0.0, value, like), math.nan, like)
+
+
+def _weight(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Array) -> Array:
+    """`x**a * y**b / (a * beta(a, b))`, where `y` is `1 - x`."""
+    like = a.aval
+    both = (a >= LARGE) & (b >= LARGE)
+    p, q = where(both, a, 2 * LARGE, like), where(both, b, 2 * LARGE, like)
+    s, t = where(both, x, 0.5, like), where(both, y, 0.5, like)
+    apart = p * t - q * s  # how far x is below a / (a + b), times a + b
+    total = p + q
+    exponent = -p * log1p_rest(-apart / p, s * (total / p)) - q * log1p_rest(apart / q, t * (total / q))
+    exponent = exponent - (stirling(p) + stirling(q) - stirling(total))
+    far = exp(exponent) * sqrt(q / (2 * math.pi * p * total))
+    small, large = where(both, 1.0, a, like), where(both, 1.0, b, like)
+    growing = small < large
+    scale = lgamma(small + 1) + log_gamma_ratio(large, small)
+    scale = where(growing, scale, log_beta(small, large) + log(small), like)
+    return where(both, far, exp(small * log_x + large * log_y - scale), like)
+
+
+def _fraction(a: Array, b: Array, x: Array) -> Array:
+    one = a * 0 + 1
+
+    def step(count: Value, *carry: Value) -> Sequence[Value]:
+        d, term, h = carry
+        m = count_as(a, count)
+        twice = a + 2 * m
+        for above, below in (
+            (-(a + m) * (a + b + m) * x, twice * (twice + 1)),
+            ((m + 1) * (b - m - 1) * x, (twice + 1) * (twice + 2)),
+        ):
+            inverse = 1 / (below + above * d)
+            term = -above * d * inverse * term
+            d = below * inverse
+            h = h + term
+        return [d, term, h]
+
+    precision = float(dtypes.finfo(a.dtype).eps) / 8
+    _, _, h = repeat(lambda d, term, h: abs(term) > precision * h, step, _STEPS, [one, one, one])
+    return h  # type: ignore[return-value]  # no literal, since its shape is an array's
+
+
+def density(a: Array, b: Array, x: Array) -> Array:
+    """`x**(a - 1) * (1 - x)**(b - 1) / beta(a, b)`."""
+    like = a.aval
+    inside = (a > 0) & (b > 0) & (x > 0) & (x < 1)
+    p, q, z = (where(inside, v, 0.5, like) for v in (a, b, x))
+    value = _weight(p, q, z, 1 - z, log(z), log1p(-z)) * p / (z * (1 - z))
+    for end, first, second in ((0.0, a, b), (1.0, b, a)):
+        there = where(first < 1, math.inf, where(first > 1, 0.0, second, like), like)
+        value = where(x == end, there, value, like)
+    return where((a >= 0) & (b >= 0) & (x >= 0) & (x <= 1), value, math.nan, like)
+
+
+@final
+class RegularizedIncompleteBeta(Defined):
+    __slots__ = ()
+    name = "regularized_incomplete_beta"
+    arity = 3
+
+    @override
+    def formula(self, *operands: Array) -> Array:
+        return regularized(*operands)
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        if i < 2:
+            raise ValueError(
+                f"betainc has no derivative with respect to its parameter {'ab'[i]}; wrap {'ab'[i]} in stop_gradient"
+            )
+        return mul(tangent, bind1(BETA_DENSITY, *primals))
+
+
+@final
+class BetaDensity(Defined):
+    """The density of the beta distribution."""
+
+    __slots__ = ()
+    name = "beta_density"
+    arity = 3
+
+    @override
+    def formula(self, *operands: Array) -> Array:
+        return density(*operands)
+
+    @override
+    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        a, b, x = primals
+        if i < 2:
+            part = log(x) if i == 0 else log1p(neg(x))
+            change = sub(add(part, digamma(add(a, b))), digamma(primals[i]))
+        else:
+            change = sub(div(sub(a, 1.0), x), div(sub(b, 1.0), sub(1.0, x)))
+        return mul(tangent, mul(out, change))
+
+
+REGULARIZED_INCOMPLETE_BETA: Final = RegularizedIncompleteBeta()
+BETA_DENSITY: Final = BetaDensity()
+
+
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+    """The regularized incomplete beta function: the share of `beta(a, b)` that its integral has up to `x`.
+
+    NaN of negative numbers, and of `x` beyond 1. Raises ValueError when differentiated with respect to `a` or `b`.
+
+    >>> round(float(betainc(1.0, 2.0, 0.5)), 5)
+    0.75
+    """
+    return bind1(REGULARIZED_INCOMPLETE_BETA, *values_of(a, b, x))
