@@ -18,6 +18,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.primitive import Primitive, missing
+from tracefx.handlers.counting.matrices import FLOPS, matrix_flops
 from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Mul
 from tracefx.ops.barrier import OptimizationBarrier
@@ -328,6 +329,10 @@ def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> Operation
     return work(count * (product(out.dtype) + parts(out.dtype)), *ins, out)
 
 
+def _matrices(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(flops=matrix_flops(prim, ins))
+
+
 # ------------------------------------------------------------------ the rules of what reads or writes a part
 
 
@@ -396,6 +401,7 @@ _ALIKE: Final[tuple[tuple[Callable[[Primitive, Avals, Avals], OperationCost], tu
     (_product, (Mul, Square)),
     (_equal, (Eq, Ne)),
     (_reduction, (Reduction, ReduceSum, ArgExtremum)),
+    (_matrices, tuple(FLOPS)),
     (_cut, (Slice, DynamicSlice, Split, Unstack)),
 )
 

@@ -35,6 +35,13 @@ from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable
 from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.linalg.cholesky import Cholesky
+from tracefx.ops.linalg.eigen import Eig, Eigh
+from tracefx.ops.linalg.lu import Lu
+from tracefx.ops.linalg.qr import Qr
+from tracefx.ops.linalg.svd import Svd
+from tracefx.ops.linalg.triangular import TriangularSolve
+from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
 from tracefx.ops.magnitude import Abs
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.pairs import Atan2
@@ -99,6 +106,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         **dict.fromkeys(
             (ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear
         ),
+        **dict.fromkeys((Cholesky, TriangularSolve, TridiagonalSolve, Lu, Qr, Eigh, Eig, Svd), derived),
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
         **dict.fromkeys(DIVISORS, alone(logarithmic)),

@@ -194,7 +194,8 @@ class Eig(Kernel, Differentiable):
                 "two components that are the largest, which can't be checked while tracing. Where you know that it is "
                 "so, pass enable_eigvec_derivs=True to lax.linalg.eig"
             )
-        values, *vectors = bind(evolve(self, compute_right_eigenvectors=True), x)
+        # Derivatives of eigenvalues don't depend on the length and phase of eigenvectors, so these may be derived.
+        values, *vectors = bind(evolve(self, compute_right_eigenvectors=True, enable_eigvec_derivs=True), x)
         columns = vectors[-1]
         t = convert(t, columns.aval.dtype)
         if not (left or right):
