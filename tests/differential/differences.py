@@ -47,6 +47,8 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("the same", "numpy.angle", "value (2.0)", "compiled (2.0)"),
     differs("the same", "numpy.frexp numpy.spacing", "value (3)", "compiled (3)"),
     differs("the same", "numpy.ldexp", "value (1.5, 2)", "compiled (1.5, 2)"),
+    differs("the same", "numpy.choose", "value ([0], [2.5], mode='clip')", "compiled ([0], [2.5], mode='clip')"),
+    differs("the same", "numpy.diagflat", "value (2.0)", "compiled (2.0)"),
     # ------------------------------------------------------------------ what JAX can't
     differs(
         "bools are taken as by NumPy, and stay as they are",
@@ -86,6 +88,16 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "JAX asks for an order with the dtype of the points, where it gave it that",
         "lax.polygamma",
         "value all float64",
+    ),
+    differs("bools are multiplied, as by NumPy; JAX refuses", "numpy.kron", "value all bool"),
+    differs(
+        "arrays that don't broadcast are not equal; JAX fails", "numpy.array_equiv", "value (float32[2], float32[3])"
+    ),
+    differs(
+        "narrow integers are multiplied in the default integer, as the array API says",
+        "numpy.cumulative_prod",
+        "dtype all int8",
+        "dtype all uint8",
     ),
     differs("beyond the end there is nothing, as in NumPy; JAX refuses", "numpy.split", "value (float32[3], [5])"),
     differs("repetitions may be a list, as in NumPy; JAX refuses", "numpy.repeat", "value (float32[3], [1, 2, 0])"),
@@ -154,6 +166,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("the same", "numpy.ndarray.take", "error (float32[2, 3], float32[1])"),
     differs("what is no array is a TypeError; JAX looks at it too late", UPDATES, "error (float32[3, 4], 0, None)"),
     differs("the same", "numpy.clip", "error (None)"),
+    differs("an index out of bounds is an IndexError, as in NumPy", "numpy.delete", "error (float32[3, 4], 3, axis=0)"),
     differs("the same", "numpy.einsum", "error ('i', 'a')"),
     differs("the same", "lax.squeeze", "error ('a', (0,))"),
     differs("the same", "lax.dynamic_slice", "error ('a', (0,), (1,))"),

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tracefx as fx
 import tracefx.numpy as fnp
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -28,3 +29,24 @@ def same(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("kwargs", [{}, {"k": 1}, {"size": 2}, {"size": 9}])
 def test_mask_indices(kwargs: dict[str, int]) -> None:
     same(fnp.mask_indices(3, fnp.triu, **kwargs), jnp.mask_indices(3, jnp.triu, **kwargs))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, x: m.piecewise(x, [x < 0, x >= 1], [lambda x: -x, lambda x: 2 * x]),
+        lambda m, x: m.piecewise(x, [x < 0, x >= 1], [lambda x: -x, 2.5, lambda x: x**2]),
+        lambda m, x: m.piecewise(x, [x < 0, x < 1], [lambda x, a, b=1.0: x + a + b, 3], 2.0, b=5.0),
+        lambda m, x: m.piecewise(x[0], [x[0] < 0], [lambda x: x * 2]),
+        lambda m, x: m.piecewise(x.reshape(3, 1), [x.reshape(3, 1) > 0], [lambda x: m.where(x.ndim == 0, x, 9.0)]),
+    ],
+)
+def test_piecewise(call: Any) -> None:
+    x = np.array([-1.5, 0.5, 2.0], np.float32)
+    same(call(fnp, fnp.array(x)), call(jnp, jnp.array(x)))
+    same(fx.grad(lambda x: fnp.sum(call(fnp, x)))(x), jax.grad(lambda x: jnp.sum(call(jnp, x)))(x))
+
+
+def test_the_number_of_functions_is_that_of_conditions_or_one_more() -> None:
+    with pytest.raises(ValueError, match="1 conditions take as many functions or one more, got 3"):
+        fnp.piecewise(fnp.ones(2), [fnp.ones(2) > 0], [1, 2, 3])

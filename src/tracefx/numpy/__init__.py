@@ -13,6 +13,7 @@ from tracefx.core.array import Array as ndarray
 from tracefx.numpy.closeness import (
     allclose,
     array_equal,
+    array_equiv,
     isclose,
 )
 from tracefx.numpy.creation import (
@@ -261,6 +262,10 @@ newaxis: Final = None
 
 if TYPE_CHECKING:
     from tracefx.numpy import fft
+    from tracefx.numpy.choosing import choose, piecewise, select
+    from tracefx.numpy.correlations import corrcoef, cov
+    from tracefx.numpy.differences import cumulative_prod, cumulative_sum, diff, ediff1d, gradient, trapezoid, unwrap
+    from tracefx.numpy.editing import delete, fill_diagonal, insert, put_along_axis, resize, trim_zeros
     from tracefx.numpy.float_parts import frexp, ldexp, modf, spacing
     from tracefx.numpy.index_tricks import (
         c_,
@@ -294,7 +299,9 @@ if TYPE_CHECKING:
         savez,
     )
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
+    from tracefx.numpy.products import cross, einsum_path, kron, matvec, vecdot, vecmat
     from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
+    from tracefx.numpy.sequences import diagflat, geomspace, logspace, vander
     from tracefx.numpy.special_functions import (
         angle,
         float_power,
@@ -308,6 +315,7 @@ if TYPE_CHECKING:
         sinc,
     )
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
+    from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
 else:  # type checkers would take it to have any name
 
     def __getattr__(name: str) -> object:
@@ -325,7 +333,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = ["ndarray", "pi", "e", "inf", "nan", "newaxis"]
-__all__ += ["allclose", "array_equal", "isclose"]
+__all__ += ["allclose", "array_equal", "array_equiv", "isclose"]
 __all__ += ["arange", "array", "asarray", "copy", "diag", "diagonal", "empty", "empty_like", "eye", "full", "full_like"]
 __all__ += ["identity", "linspace", "meshgrid", "ones", "ones_like", "trace", "tri", "tril", "triu", "zeros"]
 __all__ += ["zeros_like"]
@@ -371,3 +379,10 @@ __all__ += ["frexp", "ldexp", "modf", "spacing"]
 __all__ += ["angle", "float_power", "fmax", "fmin", "heaviside", "iscomplex", "isreal", "logaddexp2", "nan_to_num"]
 __all__ += ["sinc"]
 __all__ += ["bitwise_count", "gcd", "lcm", "packbits", "unpackbits"]
+__all__ += ["cumulative_prod", "cumulative_sum", "diff", "ediff1d", "gradient", "trapezoid", "unwrap"]
+__all__ += ["delete", "fill_diagonal", "insert", "put_along_axis", "resize", "trim_zeros"]
+__all__ += ["fliplr", "flipud", "rollaxis", "rot90"]
+__all__ += ["choose", "piecewise", "select"]
+__all__ += ["cross", "einsum_path", "kron", "matvec", "vecdot", "vecmat"]
+__all__ += ["diagflat", "geomspace", "logspace", "vander"]
+__all__ += ["corrcoef", "cov"]

@@ -7,7 +7,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
-from tracefx.numpy.promoting import all_inexact, operand, to_type
+from tracefx.numpy.promoting import BroadcastError, all_inexact, operand, to_type
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import basis, comparison
@@ -60,3 +60,17 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
         return full((), False, "bool")
     out = equal(x, y)
     return all(logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out)
+
+
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Whether two arrays have equal elements once they are broadcast; False where their shapes don't.
+
+    >>> import numpy as np
+    >>> array_equiv(np.ones((2, 3)), np.ones(3))
+    Array(True, dtype=bool)
+    """
+    x, y = operand(a1, "array_equiv: a1"), operand(a2, "array_equiv: a2")
+    try:
+        return all(equal(x, y))
+    except BroadcastError:
+        return full((), False, "bool")

@@ -24,6 +24,13 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "float_parts": "frexp ldexp modf spacing",
         "special_functions": "angle float_power fmax fmin heaviside iscomplex isreal logaddexp2 nan_to_num sinc",
         "integers": "bitwise_count gcd lcm packbits unpackbits",
+        "differences": "cumulative_prod cumulative_sum diff ediff1d gradient trapezoid unwrap",
+        "editing": "delete fill_diagonal insert put_along_axis resize trim_zeros",
+        "turning": "fliplr flipud rollaxis rot90",
+        "choosing": "choose piecewise select",
+        "products": "cross einsum_path kron matvec vecdot vecmat",
+        "sequences": "diagflat geomspace logspace vander",
+        "correlations": "corrcoef cov",
     }
 )
 

@@ -21,7 +21,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The angle of a complex number in the plane, in radians or degrees; of real numbers 0 or pi.
 
     >>> angle(1j, deg=True)
-    Array(90., dtype=float32)
+    Array(90., dtype=float32, weak_type=True)
     """
     value = operand(z, "angle: z")
     dtype = dtypes.real_dtype(value.aval.dtype)

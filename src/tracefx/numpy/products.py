@@ -1,0 +1,139 @@
+"""More products: of vectors in space, of stacks of vectors and matrices, of all elements with all; orders of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.joining import stack
+from tracefx.numpy.linear import matmul
+from tracefx.numpy.promoting import converted, operand
+from tracefx.numpy.shapes import moveaxis
+from tracefx.numpy.ufuncs import conjugate, multiply, subtract
+from tracefx.ops import basis, shape
+from tracefx.ops.contraction import PrecisionLike
+from tracefx.ops.static import ShapeError, axis_of
+
+Path: TypeAlias = list[tuple[int, ...]]
+
+
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Array:
+    """The vectors at right angles to both, as long as the parallelogram they span is large. Vectors are along the last
+    axis, or those given; of two in the plane it is a number. ValueError for vectors of other length than 2 or 3.
+
+    >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = [moveaxis(operand(v, f"cross: {what}"), along, -1) for v, what, along in ((a, "a", axisa), (b, "b", axisb))]
+    for v in (x, y):
+        if v.shape[-1] not in (2, 3):
+            raise ValueError(f"cross: vectors must have 2 or 3 components, got {v.aval}")
+    (a0, a1, *a2), (b0, b1, *b2) = [[v[..., i] for i in range(v.shape[-1])] for v in (x, y)]
+    last = _minor(a0, b1, a1, b0)
+    if not a2 and not b2:
+        return last
+    up = multiply(a1, b2[0]) if not a2 else -multiply(a2[0], b1) if not b2 else _minor(a1, b2[0], a2[0], b1)
+    over = -multiply(a0, b2[0]) if not a2 else multiply(a2[0], b0) if not b2 else _minor(a2[0], b0, a0, b2[0])
+    return moveaxis(stack([up, over, last], -1), -1, axisc)
+
+
+def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
+    return subtract(multiply(a, d), multiply(b, c))
+
+
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """The Kronecker product: `b` in the place of each element of `a`, multiplied by it.
+
+    >>> kron(np.array([1, 10]), np.array([1, 2])).tolist()
+    [1, 2, 10, 20]
+    """
+    x, y = converted("kron", a, b)
+    rank = max(x.aval.ndim, y.aval.ndim)
+    x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
+    sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
+    spread = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
+    return basis.reshape(multiply(*spread), sizes)
+
+
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of products along an axis, those of `x1` conjugated; other axes broadcast.
+
+    >>> vecdot(np.ones((5, 3)), np.ones(3)).shape
+    (5,)
+    """
+    x, y = [as_array(operand(v, f"vecdot: x{i + 1}")) for i, v in enumerate((x1, x2))]
+    x, y = [moveaxis(v, axis_of("vecdot", axis, v.ndim), -1) for v in (x, y)]
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(f"vecdot: axis {axis} must have one size, got {x.aval} and {y.aval}")
+    row, column = shape.expand_dims(conjugate(x), (x.ndim - 1,)), shape.expand_dims(y, (y.ndim,))
+    out = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
+    return shape.squeeze(out, (out.ndim - 2, out.ndim - 1))
+
+
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Matrices times vectors: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
+
+    >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
+    (5, 2)
+    """
+    x, y = _fitting("matvec", x1, x2, 2, 1, -1)
+    return shape.squeeze(out := matmul(x, shape.expand_dims(y, (y.ndim,))), (out.ndim - 1,))
+
+
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Conjugated vectors times matrices: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
+
+    >>> vecmat(np.ones(3), np.ones((5, 3, 2))).shape
+    (5, 2)
+    """
+    x, y = _fitting("vecmat", x1, x2, 1, 2, -2)
+    return shape.squeeze(out := matmul(shape.expand_dims(conjugate(x), (x.ndim - 1,)), y), (out.ndim - 2,))
+
+
+def _fitting(name: str, x1: ArrayLike, x2: ArrayLike, least1: int, least2: int, axis: int) -> tuple[Array, Array]:
+    x, y = [as_array(operand(v, f"{name}: x{i + 1}")) for i, v in enumerate((x1, x2))]
+    if x.ndim < least1 or y.ndim < least2 or x.shape[-1] != y.shape[axis]:
+        raise ShapeError(f"{name}: {x.aval} and {y.aval} do not fit: axis -1 and axis {axis} are summed over")
+    return x, y
+
+
+def einsum_path(
+    subscripts: Any, /, *operands: Any, optimize: bool | str | Sequence[tuple[int, ...]] = "auto"
+) -> tuple[Path, str]:
+    """An order in which an `einsum` is cheap, as tuples of the places of operands that are contracted next, and NumPy's
+    account of what it costs.
+
+    >>> path, _ = einsum_path("ij,jk,kl->il", np.ones((9, 1)), np.ones((1, 9)), np.ones((9, 1)))
+    >>> path
+    [(1, 2), (0, 1)]
+    """
+    shapes = [_spare(x) for x in (subscripts, *operands)]
+    how: Any = optimize if isinstance(optimize, bool | str) else ["einsum_path", *optimize]
+    path, text = np.einsum_path(*shapes, optimize="optimal" if how == "auto" else how)
+    return [tuple(each) for each in path[1:]], text
+
+
+def _spare(x: Any) -> Any:
+    """NumPy looks at shapes only, so one number stands for all of an array's."""
+    return (
+        np.broadcast_to(np.float32(0), operand(x, "einsum_path: an operand").aval.shape)
+        if isinstance(x, Array | np.ndarray)
+        else x
+    )

@@ -1,0 +1,101 @@
+"""Numbers in geometric order, and matrices made of vectors: powers, diagonals."""
+
+from __future__ import annotations
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.creation import diag, linspace
+from tracefx.numpy.kinds import result_type
+from tracefx.numpy.promoting import inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.shapes import moveaxis, ravel
+from tracefx.numpy.transcendentals import log10
+from tracefx.numpy.ufuncs import divide, multiply, power, sign
+from tracefx.ops import shape
+from tracefx.ops.static import static_int
+
+
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """`num` numbers from `base**start` to `base**stop`, each as many times the one before; without `endpoint` to before
+    it.
+
+    >>> logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    new = _dtype("logspace", start, stop, dtype)
+    computed = inexact_dtype(new)
+    powers = linspace(
+        _as(start, computed, "logspace: start"), _as(stop, computed, "logspace: stop"), num, endpoint, axis=axis
+    )
+    return as_array(retyped(power(operand(base, "logspace: base"), powers), new))
+
+
+def geomspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Array:
+    """`num` numbers from `start` to `stop`, each as many times the one before; without `endpoint` to before it.
+
+    >>> geomspace(1, 100, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    new = _dtype("geomspace", start, stop, dtype)
+    computed = inexact_dtype(new)
+    first, last = _as(start, computed, "geomspace: start"), _as(stop, computed, "geomspace: stop")
+    signs = sign(first)
+    exponents = log10(divide(first, signs)), log10(divide(last, signs))
+    out = multiply(signs, logspace(*exponents, num, endpoint, 10.0, computed))
+    return as_array(retyped(moveaxis(out, 0, axis), new))
+
+
+def _dtype(name: str, start: ArrayLike, stop: ArrayLike, dtype: DTypeLike | None) -> dtypes.DType:
+    for what, x in (("start", start), ("stop", stop)):
+        operand(x, f"{name}: {what}")  # a name of a dtype is no number, though `result_type` takes it
+    return inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+
+
+def _as(x: ArrayLike, dtype: dtypes.DType, what: str) -> Array:
+    return as_array(to_type(x, dtype, what=what))
+
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
+    """The powers of each element of a vector as rows, `N` of them, from the highest down to 0 unless `increasing`.
+    ValueError for what is no vector, and for a negative `N`.
+
+    >>> import numpy as np
+    >>> vander(np.array([1, 2, 3])).tolist()
+    [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
+    """
+    value = operand(x, "vander: x")
+    if value.aval.ndim != 1:
+        raise ValueError(f"vander: x must be a vector, got {value.aval}")
+    count = value.aval.size if N is None else static_int("vander", N, "N")
+    if count < 0:
+        raise ValueError(f"vander: N must not be negative, got {count}")
+    exponents = shape.iota(value.aval.dtype, count)
+    if not increasing:
+        exponents = shape.rev(exponents, (0,))
+    return power(shape.expand_dims(value, (1,)), shape.expand_dims(exponents, (0,)))
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """A matrix with all elements of `v` on diagonal `k`.
+
+    >>> import numpy as np
+    >>> diagflat(np.array([[1, 2]])).tolist()
+    [[1, 0], [0, 2]]
+    """
+    return diag(ravel(operand(v, "diagflat: v")), k)
