@@ -6,8 +6,14 @@ from typing import Final as _Final
 
 if _TYPE_CHECKING:
     from tracefx.scipy import fft as fft
+    from tracefx.scipy import optimize as optimize
 
-_MODULES: _Final = frozenset({"fft"})
+_MODULES: _Final = frozenset(
+    {
+        "fft",
+        "optimize",
+    }
+)
 
 
 def __getattr__(name: str) -> object:
