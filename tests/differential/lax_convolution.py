@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from tests.differential.records import Call, Library, Record, c_grid, call, grid, record
+from tests.differential.records import Call, Library, Record, c_grid, call, grid, i32, record
 from tracefx.testing.tolerances import SUMMED
 
 IMAGES: Final = grid(2, 4, 5, 3)
@@ -151,6 +152,59 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=[call(LINE, grid(3, 5, 3), (1,), "VALID", (3,))],
         dtypes=(),
+    ),
+    lax(
+        "ragged_dot",
+        call(grid(5, 3), grid(2, 3, 2), i32(2, 2)),
+        values=[
+            call(grid(5, 3), grid(2, 3, 2), i32(2, 9)),
+            call(grid(0, 3), grid(1, 3, 2), i32(0)),
+            call(grid(5, 3), grid(2, 3, 2), i32(2, 2).astype(np.uint8), preferred_element_type="float64"),
+        ],
+        refused=[
+            call(grid(5, 3), grid(2, 3, 2), grid(2)),
+            call(grid(5, 3), grid(2, 3, 2), i32(1, 2, 3)),
+            call(grid(5, 3), grid(2, 3, 2), i32(2)[0]),
+            call(grid(5, 3), grid(2, 2, 2), i32(1, 2)),
+            call(grid(5, 3), grid(3, 2), i32(1, 2)),
+            call(grid(5, 3), grid(2, 3, 2), i32(2, 2), precision="other"),
+        ],
+        batched=False,  # which JAX does along first axes only: the laws do it
+    ),
+    record(
+        "ragged_dot_general",
+        call(grid(2, 5), grid(5, 2), i32(2, 2)),
+        module="lax",
+        values=[call(grid(2, 5), grid(5, 2), i32([2, 2], [1, 1])[0])],
+        refused=[call(grid(2, 5), grid(5, 2), i32([2, 2, 1], [2, 2, 1]))],
+        via=lambda library: partial(
+            library.lax.ragged_dot_general,
+            ragged_dot_dimension_numbers=library.lax.RaggedDotDimensionNumbers((([1], [0]), ([], [])), [1], []),
+        ),
+        ulps=SUMMED,
+        dtypes=("bfloat16",),
+        derivatives=False,  # which JAX lacks where the contracted axis is in groups: the laws have them
+        batched=False,
+    ),
+    lax(
+        "scaled_dot",
+        call(grid(2, 4), grid(4, 3)),
+        call(
+            grid(2, 2, 4), grid(2, 4, 3), lhs_scale=2 ** np.floor(grid(2, 2, 2)), rhs_scale=2 ** np.floor(grid(2, 1, 3))
+        ),
+        values=[
+            call(grid(4, 2), grid(4, 3), dimension_numbers=(((0,), (0,)), ((), ())), preferred_element_type="float32")
+        ],
+        refused=[
+            call(grid(3), grid(3)),
+            call(grid(2, 3), grid(4, 3)),
+            call(grid(2, 4), grid(4, 3), lhs_scale=grid(2, 4)),
+            call(grid(2, 4), grid(4, 3), lhs_scale=grid(2, 3)),
+            call(grid(2, 4), grid(4, 3), rhs_scale=grid(2, 2)),
+            call(grid(2, 4), grid(4, 3), rhs_scale=grid(2)),
+        ],
+        dtypes=("int8", "bfloat16"),
+        derivatives=False,  # which JAX lacks
     ),
     plain(
         "conv_dimension_numbers",

@@ -51,6 +51,7 @@ OTHERS: Final = {
         # enumerations and tuples that are arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
+        *("ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "RaggedDotDimensionNumbers"),
     ),
     "numpy.fft": (),
     "nn": (),

@@ -100,6 +100,7 @@ OTHERWISE: Final = {
     "cummax": "as cumsum",
     "cummin": "as cumsum",
     "cumlogsumexp": "as cumsum",
+    "ragged_dot_general": "its groups end where the sum of sizes so far says: as cumsum",
 }
 
 

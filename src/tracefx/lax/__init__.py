@@ -76,6 +76,7 @@ from tracefx.ops.moving_windows import reduce_window_shape_tuple
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.pairs import atan2, nextafter
 from tracefx.ops.powers import integer_pow, pow, reciprocal, square
+from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
 from tracefx.ops.reduction import (
     argmax,
     argmin,
@@ -88,6 +89,7 @@ from tracefx.ops.reduction import (
 )
 from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.scaled import scaled_dot
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
@@ -294,6 +296,10 @@ __all__ = [
     "DotDimensionNumbers",
     "Precision",
     "PrecisionLike",
+    "ragged_dot",
+    "ragged_dot_general",
+    "RaggedDotDimensionNumbers",
+    "scaled_dot",
     # convolutions
     "conv",
     "conv_general_dilated",

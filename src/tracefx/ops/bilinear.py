@@ -9,18 +9,16 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero, not_linear
+from tracefx.core.primitive import Differentiable, Linear, Primitive, Tangent, Transposable, Zero, not_linear
 from tracefx.core.values import Value
 from tracefx.ops.basis import fit
 from tracefx.ops.elementwise import add_tangents
-from tracefx.ops.operation import Operation
 
 
-class Bilinear(Operation, Differentiable, Transposable):
-    """Linear in the first operand and in the second; what others there are has no derivative."""
+class Bilinear(Primitive, Differentiable, Transposable):
+    """Linear in the first operand and in the second; what others there are has no derivative. It has one output."""
 
     __slots__ = ()
-    arity = 2
 
     @abstractmethod
     def pulled_left(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:

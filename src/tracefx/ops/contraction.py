@@ -23,7 +23,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import fit, transpose
 from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
-from tracefx.ops.operation import remembered
+from tracefx.ops.operation import Operation, remembered
 from tracefx.ops.static import static_ints
 
 
@@ -59,8 +59,9 @@ Axes: TypeAlias = tuple[int, ...]
 
 @final
 @frozen(eq=False)
-class DotGeneral(Bilinear, ShownAsJax):
+class DotGeneral(Operation, Bilinear, ShownAsJax):
     name = "dot_general"
+    arity = 2
     dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
     precision: Precisions = field(default=None, metadata={"hide_default": True})
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})

@@ -49,6 +49,7 @@ class ConvGeneralDilated(Compiled, Bilinear, ShownAsJax):
     """Each group of features, or of the batch, is convolved by itself; the groups of the result follow each other."""
 
     name = "conv_general_dilated"
+    arity = 2
     window_strides: tuple[int, ...]
     padding: Pads
     lhs_dilation: tuple[int, ...]

@@ -37,9 +37,11 @@ from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.pairs import Atan2, NextAfter
 from tracefx.ops.powers import IntegerPow, Pow, Square
+from tracefx.ops.ragged import RaggedDotGeneral
 from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
 from tracefx.ops.representation import BitcastConvertType, Clz, PopulationCount, ReducePrecision
 from tracefx.ops.rounding import Ceil, Floor, Round
+from tracefx.ops.scaled import ScaledDot
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
@@ -181,6 +183,8 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # contraction
     DotGeneral,
     ConvGeneralDilated,
+    RaggedDotGeneral,
+    ScaledDot,
     # reduction
     ReduceMax,
     ReduceMin,

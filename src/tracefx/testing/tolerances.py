@@ -102,6 +102,8 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "select_and_scatter_add": SUMMED,
         "dot_general": SUMMED,
         "conv_general_dilated": SUMMED,
+        "ragged_dot_general": SUMMED,
+        "scaled_dot": SUMMED,
         "fft": Ulps(8, 8, least=1.0, beside_largest=True),  # XLA adds in another order than NumPy
         "triangular_solve": SUMMED,  # LAPACK takes the columns that a batch is spread over in blocks
         "tridiagonal_solve": SUMMED,

@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from jax import lax
 
-from tests.laws.samples.making import Function, Sample, grid, of
+from tests.laws.samples.making import Function, Sample, grid, i32, of
+from tracefx.core import dtypes
 from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.convolution_numbers import ConvDimensionNumbers
+from tracefx.ops.ragged import RaggedDotDimensionNumbers, RaggedDotGeneral
+from tracefx.ops.scaled import ScaledDot
 
 CHANNELS_LAST: Final = ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
 PLAIN: Final = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
@@ -34,6 +38,23 @@ def _convolution(p: ConvGeneralDilated) -> Function:
     )
 
 
+def _ragged(p: RaggedDotGeneral) -> Function:
+    n = p.ragged_dot_dimension_numbers
+    numbers = lax.RaggedDotDimensionNumbers(n.dot_dimension_numbers, n.lhs_ragged_dimensions, n.rhs_group_dimensions)
+    return partial(lax.ragged_dot_general, ragged_dot_dimension_numbers=numbers)
+
+
+def _scaled(p: ScaledDot) -> Function:
+    return lambda x, y, s, t: lax.scaled_dot(
+        x,
+        y,
+        lhs_scale=s,
+        rhs_scale=t,
+        dimension_numbers=p.dimension_numbers,
+        preferred_element_type=p.preferred_element_type,
+    )
+
+
 SAMPLES: Final[tuple[Sample, ...]] = (
     of(
         ConvGeneralDilated((1, 2), ((1, 0), (1, 1)), (1, 1), (2, 1), CHANNELS_LAST, feature_group_count=2),
@@ -44,6 +65,23 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         (grid(2, 3, 4), grid(4, 3, 2)),
         (grid(2, 3, 4, dtype=np.complex64) * (1 + 2j), grid(4, 3, 2, dtype=np.complex64) * (2 - 1j)),
     ),
+    of(
+        RaggedDotGeneral(RaggedDotDimensionNumbers((((2,), (1,)), ((), ())), (1,), (0,))),
+        (grid(2, 4, 3), grid(2, 3, 2), i32([1, 2], [3, 1])),
+    ),
+    of(
+        RaggedDotGeneral(RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), (1,), ())),
+        (grid(2, 4), grid(4, 3), i32(2, 1)),
+    ),
+    of(
+        ScaledDot((((1,), (0,)), ((), ())), dtypes.float32),
+        # Integers: in bfloat16 neighbours are too far apart for differences in place of derivatives.
+        (i32([1, 2, 3, 4], [-2, 0, 5, 1]), i32([1], [-3], [2], [0]), i32([1, 2], [3, 4]), i32([2])),
+    ),
 )
 
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = {"conv_general_dilated": _convolution}
+REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = {
+    "conv_general_dilated": _convolution,
+    "ragged_dot_general": _ragged,
+    "scaled_dot": _scaled,
+}

@@ -6,9 +6,11 @@ from attrs import evolve
 
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
+from tracefx.core.values import Value
 from tracefx.handlers.taylor.series import Series, Term, Terms, fitted, plus, spelled, value
-from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.contraction import Axes, DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
+from tracefx.ops.ragged import RaggedDotGeneral
 from tracefx.ops.shape import concatenate, expand_dims, slice_axis, squeeze, stack
 
 
@@ -20,29 +22,35 @@ def contracted(prim: DotGeneral, x: Series, y: Series) -> Series:
     return _both_vary(prim, x, y)
 
 
-def bilinear(prim: Bilinear, x: Series, y: Series) -> Series:
+def bilinear(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, *others: Series) -> Series:
     """A product of any kind: each coefficient is a sum of those of the coefficients that it is made of."""
     if not y.varies:
-        return _one_varies(prim, x, y, side=0)
+        return _one_varies(prim, x, y, *others, side=0)
     if not x.varies:
-        return _one_varies(prim, y, x, side=1)
-    out = bind1(prim, x.primal, y.primal)
+        return _one_varies(prim, y, x, *others, side=1)
+    known = [o.primal for o in others]
+    out = bind1(prim, x.primal, y.primal, *known)
     terms: list[Term] = [out]
     for k in range(1, x.order + 1):
         total: Term = None
         for a, b in zip(x.terms[: k + 1], reversed(y.terms[: k + 1]), strict=True):
             if a is not None and b is not None:
-                total = plus(total, bind1(prim, a, b))
+                total = plus(total, bind1(prim, a, b, *known))
         terms.append(total)
     return fitted(terms, out)
 
 
-def _one_varies(prim: Bilinear, x: Series, other: Series, side: int) -> Series:
-    """A contraction with constants: all coefficients at once, so that the constants are read once."""
+def _one_varies(
+    prim: DotGeneral | ConvGeneralDilated | RaggedDotGeneral, x: Series, other: Series, *others: Series, side: int
+) -> Series:
+    """A product with constants: all coefficients at once, so that the constants are read once."""
     present = [t for t in x.terms if t is not None]
-    stacked = stack(present)
-    args, dims = ([stacked, other.primal], [0, None]) if side == 0 else ([other.primal, stacked], [None, 0])
-    out, dim = prim.batched(MappedAxis(len(present)), args, dims)
+    args: list[Value] = [stack(present), other.primal]
+    dims: list[int | None] = [0, None]
+    if side == 1:
+        args, dims = args[::-1], dims[::-1]
+    known = [o.primal for o in others]
+    (out,), (dim,) = prim.batch(MappedAxis(len(present)), [*args, *known], [*dims, *[None] * len(known)])
     assert dim is not None
     parts = iter([squeeze(slice_axis(out, i, i + 1, dim), (dim,)) for i in range(len(present))])
     terms: list[Term] = [None if t is None else next(parts) for t in x.terms]

@@ -46,6 +46,7 @@ from tracefx.ops.magnitude import Abs
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
+from tracefx.ops.ragged import RaggedDotGeneral
 from tracefx.ops.reduction import ArgExtremum, Extremum, ReduceProd
 from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterMul, ScatterSub
@@ -93,6 +94,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Zeta: derived,
         DotGeneral: alone(contracted),
         ConvGeneralDilated: alone(bilinear),
+        RaggedDotGeneral: alone(bilinear),
         **dict.fromkeys((SelectN, ScatterAdd, ScatterSub, DynamicSlice, DynamicUpdateSlice), jointly_linear),
         Gather: gathered,
         ScatterMul: scattered_product,
