@@ -136,7 +136,5 @@ def test_refusals() -> None:
         lax.reduce(X, X, product, (0,))
     with pytest.raises(NotImplementedError, match="must have no effects"):
         lax.reduce(X, 1.0, lambda a, b: (fx.debug.print("{}", a), a * b)[1], (0,))
-    with pytest.raises(NotImplementedError, match="out_sharding must be None"):
-        lax.reduce(X, 1.0, product, (0,), out_sharding="x")  # type: ignore[arg-type]  # what is refused
     with pytest.raises(TypeError, match="window_strides must be positive"):
         lax.reduce_window(X, 1.0, product, (2, 2), (0, 1), ((0, 0), (0, 0)))

@@ -64,6 +64,18 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
     )
 
 
+def applied(m: Library) -> Function:
+    def f(x: Any, at: Any, function: Function, numbers: Numbers, shape: tuple[int, ...], **options: Any) -> Any:
+        dimensions = m.lax.ScatterDimensionNumbers(*numbers)
+        return m.lax.scatter_apply(x, at, function, dimensions, update_shape=shape, **options)
+
+    return f
+
+
+def shifted(x: Any) -> Any:
+    return x * 2 + 1
+
+
 def named(name: str, *calls: Call, ulps: Ulps | None = None, **kw: Any) -> Record:
     """A function of the named axis "i", the first one of its operand."""
 
@@ -117,6 +129,21 @@ RECORDS: Final[tuple[Record, ...]] = (
     scatter("scatter_mul", options={"unique_indices": True}),
     scatter("scatter_min"),
     scatter("scatter_max"),
+    record(
+        "scatter_apply",
+        call(X, IN, shifted, ROWS, (2, 4)),
+        call(X, i32([0, 1], [2, 3]), shifted, ((), (0, 1), (0, 1)), (2,), unique_indices=True),
+        values=[
+            call(X, i32([1], [1], [-1]), shifted, ROWS, (3, 4)),
+            call(X, BEYOND, shifted, ROWS, (3, 4), mode="clip"),
+            call(i32(1, 2), i32([1]), shifted, ((), (0,), (0,)), (1,)),
+        ],
+        refused=[call(X, IN, shifted, ROWS, (2,)), call(X, IN, shifted, ROWS, (2, 4), mode="other")],
+        module="lax",
+        via=applied,
+        derivatives=False,  # JAX has none
+        dtypes=("int8", "bfloat16", "float64"),
+    ),
     named("psum", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
     named("pmean", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
     named("pmax", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),

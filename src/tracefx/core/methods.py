@@ -22,7 +22,11 @@ UpdateMode: TypeAlias = str | Enum | None
 
 
 class Update(Protocol[A]):
-    """An update at an index. `mode` says what is done out of bounds, the flags are promises about the indices."""
+    """An update at an index. `mode` says what is done out of bounds, the flags are promises about the indices.
+
+    Negative indices count from the end unless `wrap_negative_indices` says that they are out of bounds. `out_sharding`
+    has no meaning on one device.
+    """
 
     def __call__(
         self,
@@ -31,6 +35,8 @@ class Update(Protocol[A]):
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> A: ...
 
 
@@ -44,6 +50,8 @@ class Updates(Protocol[A]):
         unique_indices: bool = False,
         mode: UpdateMode = None,
         fill_value: Scalar | None = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> A:
         """`x[index]`; `mode` says what is done out of bounds."""
         ...
@@ -55,6 +63,7 @@ class Updates(Protocol[A]):
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        wrap_negative_indices: bool = True,
     ) -> A:
         """`x` with `func` applied at the index."""
         ...

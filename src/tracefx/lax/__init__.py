@@ -125,6 +125,7 @@ from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.reductions import reduce, reduce_window
 from tracefx.transforms.scans import map, scan
+from tracefx.transforms.scatter_apply import scatter_apply
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:
@@ -326,6 +327,7 @@ __all__ = [
     "scatter_mul",
     "scatter_min",
     "scatter_max",
+    "scatter_apply",
     "GatherDimensionNumbers",
     "ScatterDimensionNumbers",
     "GatherScatterMode",

@@ -160,10 +160,11 @@ def _one_place(
 # ------------------------------------------------------------------ reading the index
 
 
-def read_index(x: Array, index: Index, *, clamp: bool = True) -> tuple[list[Part], Array, int]:
+def read_index(x: Array, index: Index, *, clamp: bool = True, wrap: bool = True) -> tuple[list[Part], Array, int]:
     """What the index says of each axis, in order; the array, with an axis put in for each bool; the ellipsis' place.
 
-    Without `clamp` a static integer is an index array without axes, so that one out of bounds stays so.
+    Without `clamp` a static integer is an index array without axes, so that one out of bounds stays so; then, without
+    `wrap`, negative integers don't count from the end.
     """
     given: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
     read = [_read(part) for part in given]
@@ -204,7 +205,7 @@ def read_index(x: Array, index: Index, *, clamp: bool = True) -> tuple[list[Part
             elif isinstance(part, int) and size and not -size <= part < size:
                 window, starts = _nearest(x.aval.shape, part, axis)
                 x, part = bind1(window, x, *starts), 0
-            parts.append(_part(part, x.aval.shape[axis], axis))
+            parts.append(_part(part, x.aval.shape[axis], axis, wrap))
             axis += 1
     return parts, x, ellipsis if place < len(read) else len(parts)
 
@@ -264,11 +265,11 @@ def _axes_used(part: _Read) -> int:
     return part.values.ndim if isinstance(part, _Mask) else 1
 
 
-def _part(part: int | slice | IndexArray, size: int, axis: int) -> Part:
+def _part(part: int | slice | IndexArray, size: int, axis: int, wrap: bool = True) -> Part:
     if isinstance(part, slice):
         return _window(part, size)
     if not isinstance(part, int):
-        return Positions(_from_start(part, size))
+        return Positions(_from_start(part, size if wrap else 0))
     if size == 0:
         raise IndexError(f"index {part} is out of bounds for axis {axis}, which has size 0")
     return Place(min(max(part + size if part < 0 else part, 0), size - 1))
@@ -342,7 +343,11 @@ def _gathered(x: Array, parts: Sequence[Part], ellipsis: int) -> Array:
         start_index_map=indexed,
     )
     windows = [1 if i in indexed or i in places else n for i, n in enumerate(x.aval.shape)]
-    out = gather(x, vectors, numbers, windows, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    if 0 in sizes and 0 in x.aval.shape:  # nothing is read, of an axis that has nothing to read
+        kept = [n for i, n in enumerate(windows) if i not in indexed and i not in places]
+        out = basis.full(x.aval.update(shape=(*kept[:front], *sizes, *kept[front:])), 0)
+    else:
+        out = gather(x, vectors, numbers, windows, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
     if "new" not in layout:
         return out
     at = layout.index("indexed")

@@ -5,6 +5,9 @@ Places named several times get all of their updates, one after another; of sever
 is left open. Values are broadcast to the shape of `x[index]`; the result has the dtype of `x`, the update itself is
 computed in the dtype in which `x` and the values meet.
 
+A mask that is traced may be an index of updates, alone or beside whole axes, for values that are the same for all
+elements that it names. `out_sharding` has no meaning on one device.
+
 `unique_indices=True` promises that no place is named twice, `indices_are_sorted=True` that index arrays ascend; a
 promise that isn't kept leaves the result open.
 """
@@ -12,7 +15,7 @@ promise that isn't kept leaves the result open.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -20,19 +23,43 @@ from attrs import field, frozen
 from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.promotion import promote
-from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.creation import ones_like, zeros
+from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.numpy.creation import ones_like
 from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, read_index
 from tracefx.numpy.promoting import broadcast_shapes, dtype_of, retyped, to_type
+from tracefx.numpy.traced_masks import traced_mask
 from tracefx.numpy.ufuncs import choose, power, true_divide
-from tracefx.ops import arithmetic, basis, comparison, elementwise
+from tracefx.ops import arithmetic, basis, elementwise
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterAdd, ScatterDimensionNumbers, Scattering, gather
-from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
+from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.windows import GatherScatterMode, mode_of
+from tracefx.transforms.scatter_apply import applied_at
+
+S = TypeVar("S", bound=Scattering)
+
+
+@final
+@frozen
+class How:
+    """The options of an update that errors call `name`."""
+
+    name: str
+    is_sorted: bool
+    unique: bool
+    mode: UpdateMode
+    wrap: bool
+
+    @property
+    def gather_mode(self) -> GatherScatterMode:
+        assert self.mode is not None
+        return mode_of(self.name, self.mode)
+
+    @property
+    def scatter_mode(self) -> GatherScatterMode:
+        return GatherScatterMode.FILL_OR_DROP if self.mode is None else mode_of(self.name, self.mode)
 
 
 @final
@@ -61,6 +88,8 @@ class Updated:
         unique_indices: bool = False,
         mode: UpdateMode = None,
         fill_value: Scalar | None = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x[index]`; with `mode="fill"`, what is out of bounds is `fill_value`: NaN, or the dtype's extreme, unless
         given.
@@ -69,10 +98,11 @@ class Updated:
         >>> arange(3).at[np.array([0, 5])].get(mode="fill", fill_value=-1).tolist()
         [0, -1]
         """
-        if mode is None:
+        given = How("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        if mode is None and wrap_negative_indices:
             return getitem(self.array, self.index)
-        how = mode_of("get", mode)
-        target = _target(self.array, self.index)
+        how = GatherScatterMode.CLIP if mode is None else given.gather_mode
+        target = _target(self.array, self.index, wrap_negative_indices)
         if not target.columns or 0 in target.shape:
             return getitem(self.array, self.index)
         numbers = GatherDimensionNumbers(target.windows, target.inserted, tuple(target.columns))
@@ -97,6 +127,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` with `values` at the index, as after `x[index] = values` in NumPy.
 
@@ -106,7 +138,8 @@ class Updated:
         >>> zeros(4).at[1:3].set(np.array([1.0, 2.0])).tolist()
         [0.0, 1.0, 2.0, 0.0]
         """
-        return self._merged("set", Scatter, _second, values, indices_are_sorted, unique_indices, mode)
+        how = How("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(Scatter, _second, values, how)
 
     def add(
         self,
@@ -115,6 +148,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` with `values` added at the index.
 
@@ -122,7 +157,8 @@ class Updated:
         >>> zeros(3).at[[0, 0, 2]].add(1.0).tolist()
         [2.0, 0.0, 1.0]
         """
-        return self._merged("add", ScatterAdd, elementwise.add, values, indices_are_sorted, unique_indices, mode)
+        how = How("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(ScatterAdd, elementwise.add, values, how)
 
     def subtract(
         self,
@@ -131,6 +167,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` with `values` subtracted at the index.
 
@@ -138,10 +176,8 @@ class Updated:
         >>> zeros(3).at[[0, 0, 2]].subtract(1.0).tolist()
         [-2.0, 0.0, -1.0]
         """
-        own = self.array.aval
-        dtype, weak = promote([(own.dtype, own.weak_type), dtype_of(values, "subtract: values")])
-        negative = arithmetic.neg(to_type(values, dtype, weak))
-        return self._merged("subtract", ScatterAdd, elementwise.add, negative, indices_are_sorted, unique_indices, mode)
+        how = How("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(ScatterSub, arithmetic.sub, values, how)
 
     def multiply(
         self,
@@ -150,6 +186,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` multiplied by `values` at the index. Derivatives by `values` need indices that are known and name no
         place twice, or the promise `unique_indices=True`.
@@ -158,7 +196,8 @@ class Updated:
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
         [9.0, 1.0, 3.0]
         """
-        return self._merged("multiply", ScatterMul, arithmetic.mul, values, indices_are_sorted, unique_indices, mode)
+        how = How("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(ScatterMul, arithmetic.mul, values, how)
 
     mul = multiply
 
@@ -169,6 +208,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` divided by `values` at the index, all of it in a float or complex dtype.
 
@@ -176,7 +217,8 @@ class Updated:
         >>> ones(3).at[0].divide(4.0).tolist()
         [0.25, 1.0, 1.0]
         """
-        return true_divide(self.array, self._factors(values, indices_are_sorted, unique_indices, mode))
+        how = How("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return true_divide(self.array, self._factors(values, how))
 
     def power(
         self,
@@ -185,6 +227,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` to the power `values` at the index.
 
@@ -192,7 +236,8 @@ class Updated:
         >>> arange(4).at[2:].power(2).tolist()
         [0, 1, 4, 9]
         """
-        return power(self.array, self._factors(values, indices_are_sorted, unique_indices, mode))
+        how = How("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return power(self.array, self._factors(values, how))
 
     def min(
         self,
@@ -201,6 +246,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x`, at the index the least of it and `values`.
 
@@ -208,7 +255,8 @@ class Updated:
         >>> arange(4).at[1:].min(2).tolist()
         [0, 1, 2, 2]
         """
-        return self._merged("min", ScatterMin, arithmetic.min, values, indices_are_sorted, unique_indices, mode)
+        how = How("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(ScatterMin, arithmetic.min, values, how)
 
     def max(
         self,
@@ -217,6 +265,8 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x`, at the index the greatest of it and `values`.
 
@@ -224,7 +274,8 @@ class Updated:
         >>> arange(4).at[:2].max(2).tolist()
         [2, 2, 2, 3]
         """
-        return self._merged("max", ScatterMax, arithmetic.max, values, indices_are_sorted, unique_indices, mode)
+        how = How("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._merged(ScatterMax, arithmetic.max, values, how)
 
     def apply(
         self,
@@ -233,79 +284,58 @@ class Updated:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: UpdateMode = None,
+        wrap_negative_indices: bool = True,
     ) -> Array:
         """`x` with `func`, a function that works element by element, applied at the index: as often as it is named.
-
-        TypeError where that depends on index arrays that are traced, unless `unique_indices=True`.
 
         >>> from tracefx.numpy import arange
         >>> arange(3).at[[1, 2, 2]].apply(lambda y: y * 10).tolist()
         [0, 10, 200]
         """
-        x = self.array
-        target = _target(x, self.index)
-        flags = indices_are_sorted, unique_indices or target.unique
-        how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of("apply", mode)
+        x, how = self.array, How("apply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        mask = traced_mask(x, self.index)
+        if mask is not None:
+            new = to_type(func(x), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
+            return choose(mask.everywhere, new, x)
+        target = _target(x, self.index, how.wrap)
+        if 0 in target.shape:
+            return x
+        prim = target.scatter(Scatter, how)
 
-        def there(x: Array) -> Array:
-            return Updated(x, self.index).get(indices_are_sorted=flags[0], unique_indices=flags[1], mode=how)
+        def retyped_func(old: Array) -> ArrayLike:
+            return to_type(func(old), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
 
-        def put(x: Array, values: ArrayLike) -> Array:
-            return Updated(x, self.index).set(values, indices_are_sorted=flags[0], unique_indices=flags[1], mode=how)
+        if not target.columns:
+            return as_array(retyped_func(x))
+        out = applied_at(prim, target.array, as_value(target.vectors()), retyped_func, target.sizes)
+        return basis.reshape(out, x.aval.shape)
 
-        if flags[1] or 0 in target.shape:
-            return put(x, func(there(x)))
-        named = Updated(zeros(x.aval.shape, "int32"), self.index).add(1, mode=how)
-        try:
-            times = int(named.concrete(ConcretizationError).max())
-        except ConcretizationError as error:
-            raise TypeError(
-                "apply: how often each place is named depends on an index array that is traced; promise "
-                "unique_indices=True if no place is named twice, or write x.at[index].set(func(x[index]))"
-            ) from error
-        count = Updated(named, self.index).get(mode=how)
-        for i in range(times):
-            old = there(x)
-            new = to_type(func(old), old.aval.dtype, old.aval.weak_type, "apply: what func gives")
-            x = put(x, choose(comparison.gt(count, i), new, old))
-        return x
-
-    def _factors(self, values: ArrayLike, indices_are_sorted: bool, unique_indices: bool, mode: UpdateMode) -> Array:
+    def _factors(self, values: ArrayLike, how: How) -> Array:
         """`values` at the index, multiplied where places repeat, and 1 elsewhere."""
-        return Updated(ones_like(self.array), self.index).multiply(
-            values, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode
-        )
+        ones = Updated(ones_like(self.array), self.index)
+        return ones._merged(ScatterMul, arithmetic.mul, values, how)
 
     def _merged(
-        self,
-        name: str,
-        operation: type[Scattering],
-        everywhere: Callable[[Value, Value], Array],
-        values: ArrayLike,
-        indices_are_sorted: bool,
-        unique_indices: bool,
-        mode: UpdateMode,
+        self, operation: type[Scattering], everywhere: Callable[[Value, Value], Array], values: ArrayLike, how: How
     ) -> Array:
         """The update by a scatter, or by an operation on all of `x` where the index names all of it once."""
-        own = self.array.aval
-        target = _target(self.array, self.index)
-        how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of(name, mode)
+        name, own = how.name, self.array.aval
         dtype, weak = promote([(own.dtype, own.weak_type), dtype_of(values, f"{name}: values")])
         given = to_type(values, dtype, weak, f"{name}: values")
+        mask = traced_mask(self.array, self.index)
+        if mask is not None:
+            x = as_array(retyped(self.array, dtype, weak))
+            new = everywhere(x, mask.spread(name, given))
+            return as_array(retyped(choose(mask.everywhere, new, x), own.dtype, own.weak_type))
+        target = _target(self.array, self.index, how.wrap)
+        prim = target.scatter(operation, how)
         if broadcast_shapes(name, given.aval.shape, target.shape) != target.shape:
             raise ValueError(f"{name}: values {given.aval} do not fit what the index names, of shape {target.shape}")
         if 0 in target.shape:
             return self.array
         updates = basis.reshape(basis.broadcast_to(given, target.shape), target.sizes)
         x = as_array(retyped(target.array, dtype, weak))
-        if target.columns:
-            numbers = ScatterDimensionNumbers(target.windows, target.inserted, tuple(target.columns))
-            is_sorted, unique = indices_are_sorted or target.unique, unique_indices or target.unique
-            if operation is ScatterMul and not unique:  # which has a derivative by `values` only then
-                unique = _named_once(target, how)
-            out = bind1(operation(numbers, is_sorted, unique, how), x, target.vectors(), updates)
-        else:
-            out = everywhere(x, updates)
+        out = bind1(prim, x, target.vectors(), updates) if target.columns else everywhere(x, updates)
         return basis.reshape(retyped(out, own.dtype, own.weak_type), own.shape)
 
 
@@ -331,9 +361,18 @@ class Target:
     def vectors(self) -> ArrayLike:
         return index_vectors(list(self.columns.values()))[0]
 
+    def scatter(self, operation: Callable[..., S], how: How) -> S:
+        """The operation that updates these places."""
+        mode = how.scatter_mode
+        numbers = ScatterDimensionNumbers(self.windows, self.inserted, tuple(self.columns))
+        unique = how.unique or self.unique
+        if operation is ScatterMul and not unique:  # which has a derivative by the updates only then
+            unique = _named_once(self, mode)
+        return operation(numbers, how.is_sorted or self.unique, unique, mode)
 
-def _target(x: Array, index: Index) -> Target:
-    parts, x, ellipsis = read_index(x, index, clamp=False)
+
+def _target(x: Array, index: Index, wrap: bool) -> Target:
+    parts, x, ellipsis = read_index(x, index, clamp=False, wrap=wrap)
     axes = [part for part in parts if part is not None]
     arrays = {axis: part.indices for axis, part in enumerate(axes) if isinstance(part, Positions)}
     named = broadcast_shapes("indexing", *[tuple(indices.shape) for indices in arrays.values()])

@@ -28,7 +28,7 @@ from tracefx.ops.moving_windows import Ints, MovingWindows
 from tracefx.ops.operation import ANY, Domain, Operation, remembered
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.padding_types import Pads
-from tracefx.ops.reduction import bound, computable
+from tracefx.ops.reduction import computable
 from tracefx.ops.window_selection import SelectAndGatherAdd, Selecting
 
 
@@ -207,8 +207,3 @@ class ReduceWindowMin(WindowExtremum):
     __slots__ = ()
     name = "reduce_window_min"
     selecting = Selecting.LE
-
-
-def is_identity(value: Scalar, dtype: DType, sign: int) -> bool:
-    """Whether a number is the greatest (`sign` 1) or the least (-1) that a dtype has."""
-    return value == bound(dtype, sign)

@@ -67,16 +67,16 @@ def reduce(
     init_values: PyTree,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
-    out_sharding: None = None,
+    out_sharding: object = None,
 ) -> Any:
     """The axes `dimensions` of arrays folded by `computation`, from `init_values` on.
 
     `operands` is an array, or a tree of arrays of one shape that are folded together, `init_values` a number for each;
-    `computation` takes two such trees of numbers and gives one. It must be associative and `init_values` must change
+    `computation` takes two such trees of numbers and gives one of as many, in the structure that the result has. It must be associative and `init_values` must change
     nothing, since the order is left open, and so is how often they come in.
 
     `add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` and `bitwise_xor`, from the number that changes nothing, are
-    `reduce_sum` and its like. `out_sharding` must be None.
+    `reduce_sum` and its like. `out_sharding` has no meaning on one device.
 
     Raises ValueError for initial values of another structure or with axes, TypeError for other dtypes or a
     `computation` that gives anything but numbers of these dtypes.
@@ -89,7 +89,6 @@ def reduce(
     ...                             lambda a, b: [lax.select(a[0] > b[0], i, j) for i, j in zip(a, b)], (0,))]
     [3.0, 3]
     """
-    _require_no_sharding("reduce", out_sharding)
     arrays, starts, tree = _flat("reduce", operands, init_values, computation)
     axes = static_ints("reduce", dimensions, "dimensions")
     if _is_known("reduce", computation, starts, _REDUCTIONS):
@@ -155,11 +154,6 @@ def _windows_folded(
     return trees.leaves(out)
 
 
-def _require_no_sharding(name: str, out_sharding: object) -> None:
-    if out_sharding is not None:
-        raise NotImplementedError(f"{name}: out_sharding must be None, got {out_sharding!r}: there is one device here")
-
-
 def _flat(
     name: str, operands: PyTree, init_values: PyTree, computation: Callable[[Any, Any], Any]
 ) -> tuple[list[Value], list[Value], TreeDef]:
@@ -212,7 +206,7 @@ def _folded(
     ]
     numbers = tree.unflatten(range(tree.num_leaves))
     traced = trace_body(where, computation, trees.structure(((numbers, numbers), {})), [*avals, *avals])
-    if traced.out_tree != tree:
+    if traced.out_tree != tree and (name != "reduce" or traced.out_tree.num_leaves != tree.num_leaves):
         differ_in_structure(f"{where}: numbers", ("going in", tree), ("coming out", traced.out_tree))
     given = traced.jaxpr.out_avals
     if [(a.shape, a.dtype) for a in given] != [((), a.dtype) for a in avals]:
@@ -221,9 +215,11 @@ def _folded(
         raise NotImplementedError(f"{where}: it must have no effects, since it is left open how often it runs")
     body = with_outs(traced.jaxpr, avals)
     if all(not c.aval.shape and not isinstance(c, Tracer) for c in traced.consts):
-        return tree.unflatten(to_arrays(bind(operation(_with_numbers(body, traced.consts)), *arrays, *starts)))
+        return traced.out_tree.unflatten(
+            to_arrays(bind(operation(_with_numbers(body, traced.consts)), *arrays, *starts))
+        )
     # XLA's reductions compute with nothing but elements.
-    return tree.unflatten(operation(body).folded(traced.consts, [*arrays, *starts]))
+    return traced.out_tree.unflatten(operation(body).folded(traced.consts, [*arrays, *starts]))
 
 
 def _with_numbers(body: Jaxpr, consts: Sequence[Value]) -> Jaxpr:
