@@ -72,8 +72,9 @@ def reduce(
     """The axes `dimensions` of arrays folded by `computation`, from `init_values` on.
 
     `operands` is an array, or a tree of arrays of one shape that are folded together, `init_values` a number for each;
-    `computation` takes two such trees of numbers and gives one of as many, in the structure that the result has. It must be associative and `init_values` must change
-    nothing, since the order is left open, and so is how often they come in.
+    `computation` takes two such trees of numbers and gives one of as many, in the structure that the result has. It
+    must be associative and `init_values` must change nothing, since the order is left open, and so is how often they
+    come in.
 
     `add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` and `bitwise_xor`, from the number that changes nothing, are
     `reduce_sum` and its like. `out_sharding` has no meaning on one device.
