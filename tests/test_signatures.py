@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import jax
+import jax.scipy.signal
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
 import tracefx.ops
+import tracefx.scipy.signal
 
 # Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
 # there is nothing yet that they could mean here.
@@ -69,6 +71,7 @@ MODULES: Final = (
     (tracefx.debug, jax.debug),
     (tracefx.ops, jax.ops),
     (fnp.fft, jax.numpy.fft),
+    (tracefx.scipy.signal, jax.scipy.signal),
 )
 CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
 

@@ -29,6 +29,7 @@ from tests.differential import (
     scipy_fft,
     segments,
     shapes,
+    signals,
 )
 from tests.differential.records import Record
 
@@ -56,5 +57,6 @@ RECORDS: Final[tuple[Record, ...]] = (
     *fourier.RECORDS,
     *scipy_fft.RECORDS,
     *segments.RECORDS,
+    *signals.RECORDS,
     *nn.RECORDS,
 )

@@ -13,6 +13,7 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
 import tracefx.ops
+import tracefx.scipy.signal
 from tests.differential import harness
 from tests.differential.harness import Found
 from tests.differential.records import THEIRS, Record, Weak, call, grid, record
@@ -28,6 +29,7 @@ MODULES: Final = {
     "ops": tracefx.ops,
     "numpy.fft": tracefx.numpy.fft,
     "nn": tracefx.nn,
+    "scipy.signal": tracefx.scipy.signal,
 }
 # What isn't a function from arrays to arrays, with what it is.
 OTHERS: Final = {
@@ -56,6 +58,7 @@ OTHERS: Final = {
     "numpy.fft": (),
     "nn": (),
     "ops": (),
+    "scipy.signal": (),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
 OF_ARRAYS: Final = (

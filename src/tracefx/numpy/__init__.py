@@ -263,6 +263,7 @@ newaxis: Final = None
 if TYPE_CHECKING:
     from tracefx.numpy import fft
     from tracefx.numpy.choosing import choose, piecewise, select
+    from tracefx.numpy.convolving import convolve, correlate
     from tracefx.numpy.correlations import corrcoef, cov
     from tracefx.numpy.differences import cumulative_prod, cumulative_sum, diff, ediff1d, gradient, trapezoid, unwrap
     from tracefx.numpy.editing import delete, fill_diagonal, insert, put_along_axis, resize, trim_zeros
@@ -386,3 +387,4 @@ __all__ += ["choose", "piecewise", "select"]
 __all__ += ["cross", "einsum_path", "kron", "matvec", "vecdot", "vecmat"]
 __all__ += ["diagflat", "geomspace", "logspace", "vander"]
 __all__ += ["corrcoef", "cov"]
+__all__ += ["convolve", "correlate"]

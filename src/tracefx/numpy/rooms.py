@@ -28,6 +28,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "editing": "delete fill_diagonal insert put_along_axis resize trim_zeros",
         "turning": "fliplr flipud rollaxis rot90",
         "choosing": "choose piecewise select",
+        "convolving": "convolve correlate",
         "products": "cross einsum_path kron matvec vecdot vecmat",
         "sequences": "diagflat geomspace logspace vander",
         "correlations": "corrcoef cov",

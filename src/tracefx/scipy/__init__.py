@@ -7,11 +7,13 @@ from typing import Final as _Final
 if _TYPE_CHECKING:
     from tracefx.scipy import fft as fft
     from tracefx.scipy import optimize as optimize
+    from tracefx.scipy import signal as signal
 
 _MODULES: _Final = frozenset(
     {
         "fft",
         "optimize",
+        "signal",
     }
 )
 

@@ -1,0 +1,104 @@
+"""Convolutions and correlations of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.values import Value
+from tracefx.numpy.promoting import converted, inexact_dtype, retyped
+from tracefx.ops import basis, complex, convolution, cutting
+from tracefx.ops.contraction import PrecisionLike
+
+
+def convolve(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of `a[k - j] * v[j]` over `j`, for each `k`: `f32[n]` and `f32[m]` give `f32[n + m - 1]`.
+
+    `mode` is `"full"`, or `"same"` for the middle part, as long as the longer vector, or `"valid"` for those sums
+    in which the shorter one has all its elements. Integers become floats, unless `preferred_element_type`, the dtype
+    of the result in which it is summed, is given.
+
+    Raises ValueError for operands that aren't vectors or have no elements, and for other modes.
+
+    >>> import numpy as np
+    >>> convolve(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
+    Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
+    """
+    x, y = _vectors("convolve", a, v, preferred_element_type)
+    if x.aval.size < y.aval.size:
+        x, y = y, x
+    return _slid("convolve", x, cutting.rev(y, (0,)), mode, precision, preferred_element_type)
+
+
+def correlate(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "valid",
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of `a[k + j] * conj(v[j])` over `j`, for each `k`; `mode` and the rest are those of `convolve`.
+
+    >>> import numpy as np
+    >>> correlate(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
+    Array([3.5], dtype=float32)
+    """
+    x, y = _vectors("correlate", a, v, preferred_element_type)
+    if dtypes.is_complex(y.aval.dtype):
+        y = complex.conj(y)
+    if x.aval.size >= y.aval.size:
+        return _slid("correlate", x, y, mode, precision, preferred_element_type)
+    return cutting.rev(_slid("correlate", y, x, mode, precision, preferred_element_type), (0,))
+
+
+def _vectors(name: str, a: ArrayLike, v: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value]:
+    x, y = converted(name, a, v)
+    if x.aval.ndim != 1 or y.aval.ndim != 1:
+        raise ValueError(f"{name}: operands must be vectors, got {x.aval} and {y.aval}")
+    if not (x.aval.size and y.aval.size):
+        raise ValueError(f"{name}: operands must have elements, got {x.aval} and {y.aval}")
+    if preferred is None:
+        dtype, weak = inexact_dtype(x.aval.dtype), x.aval.weak_type
+        x, y = [retyped(each, dtype, weak) for each in (x, y)]
+    return x, y
+
+
+def _slid(name: str, x: Value, y: Value, mode: str, precision: PrecisionLike, preferred: DTypeLike | None) -> Array:
+    """The products of `x` with `y` at each place, of which there is one more for each element of padding."""
+    n = y.aval.size
+    match mode:
+        case "valid":
+            pads = (0, 0)
+        case "same":
+            pads = (n // 2, n - n // 2 - 1)
+        case "full":
+            pads = (n - 1, n - 1)
+        case _:
+            raise ValueError(f"{name}: mode must be 'full', 'same' or 'valid', got {mode!r}")
+    return slid(x, y, [pads], precision, preferred)
+
+
+def slid(
+    x: Value,
+    y: Value,
+    padding: Sequence[tuple[int, int]],
+    precision: PrecisionLike = None,
+    preferred: DTypeLike | None = None,
+) -> Array:
+    """The sums of products of `y` with the part of `x`, padded by zeros, at each place: over all axes."""
+    images, kernels = [basis.reshape(each, (1, 1, *each.aval.shape)) for each in (x, y)]
+    steps = (1,) * x.aval.ndim
+    out = convolution.conv_general_dilated(
+        images, kernels, steps, padding, precision=precision, preferred_element_type=preferred
+    )
+    return basis.reshape(out, out.shape[2:])
