@@ -46,6 +46,8 @@ OTHERS: Final = {
         *("array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions", "index_exp", "s_"),
         # takes a function, in tests/numpy/test_functions_of_functions.py
         *("mask_indices", "piecewise"),
+        # in tests/numpy/test_universal.py
+        *("ufunc", "frompyfunc", "vectorize", "apply_along_axis", "apply_over_axes"),
         # in tests/numpy/test_editing.py: needs numbers, and gives what is no array
         *("trim_zeros", "einsum_path"),
     ),

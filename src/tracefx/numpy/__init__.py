@@ -317,6 +317,7 @@ if TYPE_CHECKING:
     )
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
     from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
+    from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
 else:  # type checkers would take it to have any name
 
     def __getattr__(name: str) -> object:
@@ -388,3 +389,4 @@ __all__ += ["cross", "einsum_path", "kron", "matvec", "vecdot", "vecmat"]
 __all__ += ["diagflat", "geomspace", "logspace", "vander"]
 __all__ += ["corrcoef", "cov"]
 __all__ += ["convolve", "correlate"]
+__all__ += ["apply_along_axis", "apply_over_axes", "frompyfunc", "ufunc", "vectorize"]

@@ -11,6 +11,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
 from tracefx.numpy.promoting import all_numeric, broadcast_shapes, no_out, operand, pair
 from tracefx.numpy.ufuncs import choose, like, python_zero
+from tracefx.numpy.universal import binary
 from tracefx.ops import bitwise, comparison, magnitude
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_to, full
@@ -102,6 +103,7 @@ def _truths(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
     return [broadcast_to(v, shape) if v.aval.shape else v for v in values]
 
 
+@binary(True)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether both are true (differ from 0).
 
@@ -111,6 +113,7 @@ def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_and(*_truths("logical_and", x1, x2))
 
 
+@binary(False)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether at least one is true (differs from 0).
 
@@ -120,6 +123,7 @@ def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_or(*_truths("logical_or", x1, x2))
 
 
+@binary(False)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether one is true (differs from 0) and the other is not.
 
@@ -141,6 +145,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 # ------------------------------------------------------------------ bits
 
 
+@binary(-1)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 & x2` for integers or bools; TypeError for others.
 
@@ -151,6 +156,7 @@ def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_and(x, y)
 
 
+@binary(0)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 | x2` for integers or bools; TypeError for others.
 
@@ -161,6 +167,7 @@ def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_or(x, y)
 
 
+@binary(0)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 ^ x2` for integers or bools; TypeError for others.
 

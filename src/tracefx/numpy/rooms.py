@@ -32,6 +32,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "products": "cross einsum_path kron matvec vecdot vecmat",
         "sequences": "diagflat geomspace logspace vander",
         "correlations": "corrcoef cov",
+        "vectorizing": "apply_along_axis apply_over_axes frompyfunc ufunc vectorize",
     }
 )
 

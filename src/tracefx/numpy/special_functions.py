@@ -12,6 +12,7 @@ from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
 from tracefx.numpy.transcendentals import apart, rad2deg
 from tracefx.numpy.ufuncs import choose, imag, like, real, where
+from tracefx.numpy.universal import binary
 from tracefx.ops import arithmetic, bitwise, comparison, pairs, powers, transcendental
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.elementwise import add
@@ -123,6 +124,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     return choose(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
 
 
+@binary(-math.inf)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)` without overflow on the way. TypeError for complex numbers.
 

@@ -13,6 +13,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
 from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
 from tracefx.numpy.ufuncs import choose, like
+from tracefx.numpy.universal import binary
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, pairs, powers, transcendental
 from tracefx.ops import complex as complex_numbers
 
@@ -263,6 +264,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return choose(infinite, inf, choose(zero, larger, length))
 
 
+@binary(-math.inf)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))` without overflow on the way. TypeError for complex numbers.
 

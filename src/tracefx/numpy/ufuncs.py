@@ -32,6 +32,7 @@ from tracefx.numpy.promoting import (
     pair,
     retyped,
 )
+from tracefx.numpy.universal import binary, greatest, least, products, products_so_far, sums, sums_so_far, unary
 from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, rounding, selection
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_to, convert, full
@@ -76,6 +77,7 @@ def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
 # ------------------------------------------------------------------ sums and products
 
 
+@binary(0, sums, sums_so_far, "add")
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 + x2`. Bools are combined with `or`.
 
@@ -86,6 +88,7 @@ def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_or(x, y) if x.aval.dtype.kind == "b" else bind1(elementwise.ADD, x, y)
 
 
+@binary(update="subtract")
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 - x2`. TypeError for bools.
 
@@ -96,6 +99,7 @@ def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bind1(arithmetic.SUB, x, y)
 
 
+@binary(1, products, products_so_far, "multiply")
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * x2`. Bools are combined with `and`.
 
@@ -106,6 +110,7 @@ def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.bitwise_and(x, y) if x.aval.dtype.kind == "b" else bind1(arithmetic.MUL, x, y)
 
 
+@unary
 def negative(x: ArrayLike, /) -> Array:
     """`-x`. TypeError for bools.
 
@@ -330,6 +335,7 @@ def _integer_power(x: Value, y: Value) -> Array:
 # ------------------------------------------------------------------ extremes
 
 
+@binary(None, greatest, update="max")
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greater of the two; NaN where either is.
 
@@ -340,6 +346,7 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.max(x, y)
 
 
+@binary(None, least, update="min")
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The lesser of the two; NaN where either is.
 

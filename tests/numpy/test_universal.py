@@ -1,0 +1,180 @@
+"""Universal functions: what they can do beside being called, against JAX's; functions vectorized."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude=jax
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.numpy.test_functions_of_functions import same
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+BINARY: Final = (
+    *("add", "subtract", "multiply", "maximum", "minimum", "logaddexp2", "bitwise_and", "bitwise_xor"),
+    *("logical_and", "logical_xor"),
+)
+X: Final = np.array([[3, 1, 2], [7, 5, 4]], np.int32)
+MASK: Final = np.array([[True, False, True], [False, True, True]])
+
+
+def given(name: str) -> Any:
+    return X.astype(np.float32) / 4 if name.startswith("logadd") else X
+
+
+def theirs(call: Callable[..., Any]) -> Any:
+    return call(jnp)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_methods_of_functions_of_two_arrays(name: str) -> None:
+    x = given(name)
+    places = np.array([0, 1, 0])
+    calls: list[Callable[[Any], Any]] = [
+        lambda f: f.reduce(x),
+        lambda f: f.reduce(x, axis=-1, keepdims=True),
+        lambda f: f.reduce(x, axis=None),
+        lambda f: f.accumulate(x, axis=1),
+        lambda f: f.at(x, 1, x[0], inplace=False),
+        lambda f: f.at(x[:, 0], places, x[0], inplace=False),
+        lambda f: f.outer(x, x[0]),
+        lambda f: f.reduceat(x, np.array([0, 2]), axis=1),
+    ]
+    if not name.startswith("log"):  # of which JAX takes no initial number
+        calls.append(lambda f: f.reduce(x, 1, initial=2, where=MASK))
+    ours, others = getattr(fnp, name), getattr(jnp, name)
+    assert (ours.nin, ours.nout, ours.nargs) == (others.nin, others.nout, others.nargs)
+    assert ours.identity == others.identity
+    same([call(ours) for call in calls], jax.jit(lambda: [call(others) for call in calls])())
+
+
+def test_methods_go_through_transformations() -> None:
+    f = fnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
+    g = jnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
+    x = np.array([1.0, 2.0, 3.0], np.float32)
+    same(fx.jit(fx.grad(f.reduce))(x), jax.grad(g.reduce)(x))
+    same(fx.vmap(f.accumulate)(np.stack([x, x])), jax.vmap(g.accumulate)(np.stack([x, x])))
+    same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0))
+
+
+def test_a_function_of_one_array_has_updates() -> None:
+    assert fnp.negative.at(X, (0, [1, 2]), inplace=False).tolist() == [[3, -1, -2], [7, 5, 4]]
+    assert isinstance(fnp.negative, fnp.ufunc)
+
+
+def test_they_are_plain_functions_and_universal_ones() -> None:
+    add: object = fnp.add
+    assert inspect.isfunction(add)
+    assert [isinstance(each, fnp.ufunc) for each in (add, fnp.sin)] == [True, False]
+    assert pickle.loads(pickle.dumps(fnp.add)) is fnp.add
+
+
+def wrong(x: object) -> Any:
+    """An argument that type checkers refuse."""
+    return x
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fnp.add.at(X, 0, 1), NotImplementedError, "arrays never change; pass inplace=False"),
+        (lambda: fnp.add.at(X, 0, inplace=False), TypeError, "add takes 2 arrays, so b must be given"),
+        (lambda: fnp.maximum.reduce(X, where=MASK), ValueError, "has no identity: where needs an initial value"),
+        (lambda: fnp.add.reduce(X, where=X), ValueError, "where must be bools"),
+        (lambda: fnp.subtract.reduce(np.zeros(0)), ValueError, "has no elements, and subtract has no identity"),
+        (lambda: fnp.add.accumulate(X, axis=wrong(None)), ValueError, "goes along one axis"),
+        (lambda: fnp.add.reduceat(X, 0), ValueError, "a vector of indices"),
+        (lambda: fnp.add.reduce(X, out=wrong(X)), TypeError, "out must be None"),
+        (lambda: fnp.frompyfunc(abs, 1, 1).reduce(X), ValueError, "only functions of two arrays"),
+        (lambda: fnp.frompyfunc(divmod, 2, 2).outer(X, X), ValueError, "gives 2"),
+        (lambda: fnp.frompyfunc(abs, 1, 1)(X, X), TypeError, "takes 1 arrays, got 2"),
+    ],
+)
+def test_what_they_refuse(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_universal_functions_are_equal_by_what_they_are_made_of() -> None:
+    assert fnp.frompyfunc(abs, 1, 1) == fnp.frompyfunc(abs, 1, 1)
+    assert hash(fnp.frompyfunc(abs, 1, 1)) == hash(fnp.frompyfunc(abs, 1, 1))
+    assert fnp.frompyfunc(abs, 1, 1) != fnp.frompyfunc(abs, 1, 1, identity=0)
+    assert repr(fnp.frompyfunc(abs, 1, 1)) == "<tracefx.numpy.ufunc 'abs'>"
+    assert not isinstance(3, fnp.ufunc)
+
+
+# ------------------------------------------------------------------ vectorize
+
+A: Final = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+VECTORIZED: Final[tuple[Callable[[Any], Any], ...]] = (
+    lambda m: m.vectorize(lambda x, y: x * y + 1)(A, A[0, :1]),
+    lambda m: m.vectorize(lambda x: (x, x + 1))(A),
+    lambda m: m.vectorize(lambda x, y: m.dot(x, y), signature="(n),(n)->()")(A, A[0, 0]),
+    lambda m: m.vectorize(m.dot, signature="(m,n),(n)->(m)")(A, np.ones((5, 1, 4), np.float32)),
+    lambda m: m.vectorize(m.dot, signature="(m,n),(n)->(m)")(A[:1], np.ones((5, 1, 4), np.float32)),
+    lambda m: m.vectorize(lambda x: (x.sum(), x), signature="(n)->(),(n)")(A),
+    lambda m: m.vectorize(lambda x, n: x**n, excluded={1})(A, 2),
+    lambda m: m.vectorize(lambda x, *, n: x * n, excluded={"n"})(A, n=2.0),
+    lambda m: m.vectorize(lambda x, y=None: x if y is None else x + y)(A, None),
+    lambda m: m.vectorize(lambda a, x, b: a + x.sum() + b, excluded=(0, 2), signature="(n)->()")(1.0, A, 2.0),
+    lambda m: m.vectorize(lambda x: x * 2)(np.ones((1, 1), np.float32)),
+    lambda m: m.apply_along_axis(lambda v: m.cumsum(v)[:2], 1, A),
+    lambda m: m.apply_along_axis(lambda v, a, b=1.0: v.sum() * a + b, -1, A, 2.0, b=3.0),
+    lambda m: m.apply_over_axes(m.sum, A, [0, 2]),
+    lambda m: m.apply_over_axes(lambda x, i: m.flip(x, i), A, (0, 1)),
+)
+
+
+@pytest.mark.parametrize("call", VECTORIZED)
+def test_vectorized_as_by_jax(call: Callable[[Any], Any]) -> None:
+    same(call(fnp), call(jnp))
+
+
+def test_what_is_vectorized_is_transformed() -> None:
+    f = fnp.vectorize(lambda x, y: fnp.dot(x, y), signature="(n),(n)->()")
+    g = jnp.vectorize(lambda x, y: jnp.dot(x, y), signature="(n),(n)->()")
+    weights = np.arange(6, dtype=np.float32).reshape(2, 3)
+    same(
+        fx.jit(fx.grad(lambda y: fnp.sum(weights * f(A, y))))(A[0, 0]),
+        jax.grad(lambda y: jnp.sum(weights * g(A, y)))(A[0, 0]),
+    )
+
+
+REFUSED: Final[tuple[tuple[Callable[[Any], Any], type[Exception]], ...]] = (
+    (lambda m: m.vectorize(abs, excluded={1.5}), TypeError),
+    (lambda m: m.vectorize(abs, excluded={-1}), ValueError),
+    (lambda m: m.vectorize(abs, signature="(n->()")(A), ValueError),
+    (lambda m: m.vectorize(m.dot, signature="(n),(n)->()")(A), TypeError),
+    (lambda m: m.vectorize(m.dot, signature="(n),(n)->()")(A, np.ones(3)), ValueError),
+    (lambda m: m.vectorize(m.dot, signature="(n),(n)->()")(A, 1.0), ValueError),
+    (lambda m: m.vectorize(lambda x: x, signature="(n)->()")(A), ValueError),
+    (lambda m: m.vectorize(lambda x: x, signature="(n)->(n),(n)")(A), TypeError),
+    (lambda m: m.vectorize(lambda x: x, signature="(n)->(n)")(None), ValueError),
+    (lambda m: m.vectorize(lambda x, y: x)(A, np.ones(5)), ValueError),
+    (lambda m: m.apply_along_axis(lambda x: x, 3, A), ValueError),
+    (lambda m: m.apply_over_axes(lambda x, i: x.sum(), A, [0]), ValueError),
+)
+
+
+@pytest.mark.parametrize(("call", "error"), REFUSED)
+def test_vectorize_refuses_what_jax_does(call: Callable[[Any], Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call(jnp)
+    with pytest.raises(error):
+        call(fnp)
+
+
+def test_a_signature_may_have_spaces() -> None:
+    f = fnp.vectorize(fnp.dot, signature=" (m, n), ( n ) -> (m) ")
+    assert f(A, A[0, 0]).shape == (2, 3)
