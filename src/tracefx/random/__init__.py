@@ -9,6 +9,37 @@ A key is split before it is used, and used once:
 False
 """
 
+from tracefx.random.choosing import categorical as categorical
+from tracefx.random.choosing import choice as choice
+from tracefx.random.choosing import permutation as permutation
+from tracefx.random.continuous import cauchy as cauchy
+from tracefx.random.continuous import double_sided_maxwell as double_sided_maxwell
+from tracefx.random.continuous import exponential as exponential
+from tracefx.random.continuous import gumbel as gumbel
+from tracefx.random.continuous import laplace as laplace
+from tracefx.random.continuous import logistic as logistic
+from tracefx.random.continuous import lognormal as lognormal
+from tracefx.random.continuous import maxwell as maxwell
+from tracefx.random.continuous import normal as normal
+from tracefx.random.continuous import pareto as pareto
+from tracefx.random.continuous import rayleigh as rayleigh
+from tracefx.random.continuous import triangular as triangular
+from tracefx.random.continuous import truncated_normal as truncated_normal
+from tracefx.random.continuous import wald as wald
+from tracefx.random.continuous import weibull_min as weibull_min
+from tracefx.random.counts import binomial as binomial
+from tracefx.random.counts import geometric as geometric
+from tracefx.random.counts import multinomial as multinomial
+from tracefx.random.counts import poisson as poisson
+from tracefx.random.gammas import ball as ball
+from tracefx.random.gammas import beta as beta
+from tracefx.random.gammas import chisquare as chisquare
+from tracefx.random.gammas import dirichlet as dirichlet
+from tracefx.random.gammas import f as f
+from tracefx.random.gammas import gamma as gamma
+from tracefx.random.gammas import generalized_normal as generalized_normal
+from tracefx.random.gammas import loggamma as loggamma
+from tracefx.random.gammas import t as t
 from tracefx.random.keys import PRNGKey as PRNGKey
 from tracefx.random.keys import bits as bits
 from tracefx.random.keys import clone as clone
@@ -19,3 +50,9 @@ from tracefx.random.keys import key_dtype as key_dtype
 from tracefx.random.keys import key_impl as key_impl
 from tracefx.random.keys import split as split
 from tracefx.random.keys import wrap_key_data as wrap_key_data
+from tracefx.random.matrices import multivariate_normal as multivariate_normal
+from tracefx.random.matrices import orthogonal as orthogonal
+from tracefx.random.uniform import bernoulli as bernoulli
+from tracefx.random.uniform import rademacher as rademacher
+from tracefx.random.uniform import randint as randint
+from tracefx.random.uniform import uniform as uniform

@@ -1,0 +1,374 @@
+"""Draws from continuous distributions that a formula makes of uniform or normal ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracefx import lax
+from tracefx import numpy as fnp
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.values import get_aval
+from tracefx.ops.operation import static_shape
+from tracefx.random.arguments import float_dtype, shape_of, spread
+from tracefx.random.keys import bits, checked, split
+from tracefx.random.uniform import rademacher, uniform
+from tracefx.transforms.jit import jit
+
+# ------------------------------------------------------------------ normal
+
+
+def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the standard normal distribution, `dtype[*shape]`.
+
+    Complex ones have real and imaginary parts of variance one half.
+
+    Raises ValueError for a dtype that isn't one of floats or complex numbers.
+
+    >>> from tracefx import random
+    >>> random.normal(random.key(0), (2,))
+    Array([1.6226422, 2.0252647], dtype=float32)
+    """
+    one, _ = checked("normal", key)
+    return _normal(one, static_shape("normal", shape), float_dtype("normal", dtype, complex_too=True))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _normal(key: Array, shape: Shape, dtype: DType) -> Array:
+    if not dtypes.is_complex(dtype):
+        below = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)
+        u = uniform(key, shape, dtype, lax.full((), below, dtype), 1.0)
+        return lax.erf_inv(u) * lax.full((), math.sqrt(2), dtype)
+    parts = [normal(each, shape, dtypes.real_dtype(dtype)) for each in split(key)]
+    return lax.complex(*parts) / lax.full((), math.sqrt(2), dtype)
+
+
+def truncated_normal(
+    key: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Numbers of the standard normal distribution that are between `lower` and `upper`, `dtype[*shape]`.
+
+    Args:
+        key: `key<...>[]`.
+        lower, upper: arrays that broadcast to `shape`; to each other if it isn't given.
+
+    >>> from tracefx import random
+    >>> random.truncated_normal(random.key(0), -1.0, 1.0, (2,))
+    Array([0.8618594, 0.9412883], dtype=float32)
+    """
+    one, _ = checked("truncated_normal", key)
+    sizes = shape_of("truncated_normal", shape, lower, upper)
+    return _truncated_normal(one, lower, upper, sizes, float_dtype("truncated_normal", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    low, high = [lax.convert_element_type(x, dtype) for x in (lower, upper)]
+    scale = lax.full((), math.sqrt(2), dtype)
+    u = uniform(key, shape, dtype, lax.erf(low / scale), lax.erf(high / scale))
+    infinity = lax.full((), np.inf, dtype)
+    # Rounding may give a bound itself, or more.
+    least = fnp.nextafter(lax.stop_gradient(low), infinity)
+    most = fnp.nextafter(lax.stop_gradient(high), -infinity)
+    return fnp.clip(scale * lax.erf_inv(u), least, most)
+
+
+def lognormal(
+    key: ArrayLike,
+    sigma: ArrayLike = 1.0,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Numbers whose logarithms are normal with mean 0 and standard deviation `sigma`, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.lognormal(random.key(0), 0.5, (2,))
+    Array([2.2508795, 2.752838 ], dtype=float32)
+    """
+    one, _ = checked("lognormal", key)
+    sizes = shape_of("lognormal", shape, sigma)
+    return _lognormal(one, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
+
+
+def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Lengths of vectors of three standard normal numbers, `dtype[*shape]`: the speeds of a gas.
+
+    >>> from tracefx import random
+    >>> random.maxwell(random.key(0), (2,))
+    Array([2.6310966 , 0.99103284], dtype=float32)
+    """
+    one, _ = checked("maxwell", key)
+    return _maxwell(one, static_shape("maxwell", shape), float_dtype("maxwell", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _maxwell(key: Array, shape: Shape, dtype: DType) -> Array:
+    return fnp.sqrt(fnp.sum(fnp.square(normal(key, (*shape, 3), dtype)), axis=-1))
+
+
+def double_sided_maxwell(
+    key: ArrayLike,
+    loc: ArrayLike,
+    scale: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Numbers of the Maxwell distribution of either sign, times `scale`, plus `loc`.
+
+    Their shape is `shape`, that of the parameters if it is empty, and that of the parameters behind it.
+
+    >>> from tracefx import random
+    >>> random.double_sided_maxwell(random.key(0), 1.0, 0.5, (2,)).shape
+    (2,)
+    """
+    one, _ = checked("double_sided_maxwell", key)
+    sizes = static_shape("double_sided_maxwell", shape)
+    return _double_sided_maxwell(one, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    parameters = np.broadcast_shapes(get_aval(loc).shape, get_aval(scale).shape)
+    sizes = (*(shape or parameters), *parameters)
+    first, second = split(key)
+    return fnp.add(fnp.multiply(rademacher(second, sizes, dtype) * maxwell(first, sizes, dtype), scale), loc)
+
+
+# ------------------------------------------------------------------ by the inverse of the distribution function
+
+
+def exponential(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the exponential distribution with mean 1, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.exponential(random.key(0), (2,))
+    Array([2.950128 , 3.8434246], dtype=float32)
+    """
+    one, _ = checked("exponential", key)
+    return _exponential(one, static_shape("exponential", shape), float_dtype("exponential", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
+    return -lax.log1p(-uniform(key, shape, dtype))
+
+
+def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the Pareto distribution, at least 1, `dtype[*shape]`: the density falls as `x**-(b + 1)`.
+
+    >>> from tracefx import random
+    >>> random.pareto(random.key(0), 2.0, (2,))
+    Array([4.371316, 6.832648], dtype=float32)
+    """
+    one, _ = checked("pareto", key)
+    return _pareto(one, b, shape_of("pareto", shape, b), float_dtype("pareto", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
+
+
+def cauchy(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the standard Cauchy distribution, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.cauchy(random.key(0), (2,)).dtype
+    dtype('float32')
+    """
+    one, _ = checked("cauchy", key)
+    return _cauchy(one, static_shape("cauchy", shape), float_dtype("cauchy", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
+    u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).eps), 1.0)
+    return lax.tan((u - 0.5) * math.pi)
+
+
+def laplace(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the standard Laplace distribution, exponential to either side, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.laplace(random.key(0), (2,))
+    Array([-2.2569816, -3.1502788], dtype=float32)
+    """
+    one, _ = checked("laplace", key)
+    return _laplace(one, static_shape("laplace", shape), float_dtype("laplace", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
+    u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).epsneg) - 1.0, 1.0)
+    return fnp.sign(u) * lax.log1p(-fnp.abs(u))
+
+
+def logistic(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the standard logistic distribution, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.logistic(random.key(0), (2,))
+    Array([2.896376 , 3.8217716], dtype=float32)
+    """
+    one, _ = checked("logistic", key)
+    return _logistic(one, static_shape("logistic", shape), float_dtype("logistic", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _logistic(key: Array, shape: Shape, dtype: DType) -> Array:
+    u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).tiny), 1.0)
+    return lax.log(u) - lax.log1p(-u)
+
+
+def weibull_min(
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Numbers of the Weibull distribution with a scale and a concentration (its shape parameter), `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.weibull_min(random.key(0), 2.0, 1.5, (2,))
+    Array([4.1139336, 4.9072957], dtype=float32)
+    """
+    one, _ = checked("weibull_min", key)
+    sizes = static_shape("weibull_min", shape)
+    return _weibull_min(one, scale, concentration, sizes, float_dtype("weibull_min", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    power = fnp.true_divide(1.0, concentration)
+    return fnp.multiply(fnp.power(exponential(key, shape, dtype), power), scale)
+
+
+def rayleigh(
+    key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
+) -> Array:
+    """Numbers of the Rayleigh distribution with a scale, `dtype[*shape]`: lengths of vectors of two normal numbers.
+
+    >>> from tracefx import random
+    >>> random.rayleigh(random.key(0), 2.0, (2,))
+    Array([0.65575665, 0.41620055], dtype=float32)
+    """
+    one, _ = checked("rayleigh", key)
+    return _rayleigh(one, scale, shape_of("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _rayleigh(key: Array, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    return spread(scale, dtype, shape) * fnp.sqrt(lax.log(uniform(key, shape, dtype)) * -2)
+
+
+def triangular(
+    key: ArrayLike,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Numbers between `left` and `right` whose density is a triangle with its tip at `mode`, `dtype[*shape]`.
+
+    >>> from tracefx import random
+    >>> random.triangular(random.key(0), 0.0, 1.0, 4.0, (2,))
+    Array([3.2075381, 3.4930074], dtype=float32)
+    """
+    one, _ = checked("triangular", key)
+    sizes = shape_of("triangular", shape, left, mode, right)
+    return _triangular(one, left, mode, right, sizes, float_dtype("triangular", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    low, tip, high = [spread(x, dtype, shape) for x in (left, mode, right)]
+    u = uniform(key, shape, dtype)
+    rising = low + fnp.sqrt(u * (high - low) * (tip - low))
+    falling = high - fnp.sqrt((1 - u) * (high - low) * (high - tip))
+    return fnp.where(u < (tip - low) / (high - low), rising, falling)
+
+
+def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+    """Numbers of the Wald distribution, the inverse Gaussian one of scale 1, with a mean, `dtype[*shape]`.
+
+    The method is that of Michael, Schucany and Haas, Generating random variates using transformations with multiple
+    roots, The American Statistician 30 (1976).
+
+    >>> from tracefx import random
+    >>> random.wald(random.key(0), 2.0, (2,)).shape
+    (2,)
+    """
+    one, _ = checked("wald", key)
+    return _wald(one, mean, shape_of("wald", shape, mean), float_dtype("wald", dtype))
+
+
+@jit(static_argnames=("shape", "dtype"))
+def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
+    first, second = split(key)
+    mu = spread(mean, dtype, shape)
+    y = fnp.square(normal(first, shape, dtype))
+    square = fnp.square(mu)
+    x = mu + square * y / 2 - mu / 2 * fnp.sqrt(4 * mu * y + square * fnp.square(y))
+    return fnp.where(uniform(second, shape, dtype) <= mu / (mu + x), x, square / x)
+
+
+def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None) -> Array:
+    """Numbers of the standard Gumbel distribution, `dtype[*shape]`.
+
+    Args:
+        key: `key<...>[]`.
+        mode: how many bits are drawn, which decides how large numbers can be: `"low"`, the default, `"high"`, twice as
+            many, or `"highest"`, which uses them better, for float32.
+
+    Raises ValueError for another mode, and for a dtype that isn't one of floats.
+
+    >>> from tracefx import random
+    >>> random.gumbel(random.key(0), (2,))
+    Array([2.9233725, 3.8326178], dtype=float32)
+    """
+    one, _ = checked("gumbel", key)
+    how = "low" if mode is None else mode
+    if how not in ("low", "high", "highest"):
+        raise ValueError(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}")
+    return _gumbel(one, static_shape("gumbel", shape), float_dtype("gumbel", dtype), how)
+
+
+@jit(static_argnames=("shape", "dtype", "mode"))
+def _gumbel(key: Array, shape: Shape, dtype: DType, mode: str) -> Array:
+    info = dtypes.finfo(dtype)
+    if mode == "low":
+        return -lax.log(-lax.log(uniform(key, shape, dtype, float(info.tiny), 1.0)))
+    if mode == "highest" and dtype == dtypes.float32:
+        from_below, x = _fine_uniform(key, shape)
+        return -lax.log(-fnp.where(from_below, lax.log1p(-x), lax.log(x)))
+    high, low = uniform(key, (2, *shape), dtype)
+    x = fnp.where(high >= 0.5, high, high + 2.0**-info.nmant * low + float(info.tiny))
+    return -lax.log(-lax.log1p(-x))
+
+
+def _fine_uniform(key: Array, shape: Shape) -> tuple[Array, Array]:
+    """Numbers of 64 bits between 0 and 1, as `f32`: whether each is below one half, and how far from 0 or from 1."""
+    high, low = bits(key, (2, *shape), np.uint32)
+    word = lax.shift_left(high.astype(np.uint64), 32) | low.astype(np.uint64)
+    from_below = high < np.uint32(1 << 31)
+    word = fnp.where(from_below, word, -word)
+    zeros = lax.clz(word)
+    digits = lax.shift_right_logical(lax.shift_left(word, zeros), 40).astype(np.float32)
+    unit = lax.bitcast_convert_type(lax.shift_left((103 - zeros.astype(np.int32)).astype(np.uint32), 23), np.float32)
+    return from_below, fnp.where(word == 0, 2.0**-65, digits * unit)

@@ -1,0 +1,105 @@
+"""Draws of vectors and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracefx import numpy as fnp
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.lax import linalg
+from tracefx.ops.operation import static_shape
+from tracefx.random.arguments import check_shapes, float_dtype
+from tracefx.random.continuous import normal
+from tracefx.random.keys import checked
+from tracefx.transforms.jit import jit
+
+
+def multivariate_normal(
+    key: ArrayLike,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    method: str = "cholesky",
+) -> Array:
+    """Vectors of a normal distribution with a mean and a covariance, `dtype[*shape, n]`.
+
+    Args:
+        key: `key<...>[]`.
+        mean: `f32[..., n]`.
+        cov: `f32[..., n, n]`, symmetric and positive definite; for `"svd"` and `"eigh"` it may be singular.
+        shape: without the last axis; what `mean` and `cov` broadcast to if it isn't given.
+        method: how a root of `cov` is found: `"cholesky"`, `"svd"` or `"eigh"`.
+
+    Raises ValueError for another method, and for shapes that don't fit.
+
+    >>> from tracefx import random
+    >>> random.multivariate_normal(random.key(0), [1.0, 2.0], [[1.0, 0.5], [0.5, 1.0]], (3,)).shape
+    (3, 2)
+    """
+    if method not in ("svd", "eigh", "cholesky"):
+        raise ValueError(f"multivariate_normal: method must be 'svd', 'eigh' or 'cholesky', got {method!r}")
+    one, _ = checked("multivariate_normal", key)
+    center, matrix = [x if dtypes.is_float(x.dtype) else x.astype(float) for x in map(fnp.asarray, (mean, cov))]
+    if not center.ndim:
+        raise ValueError(f"multivariate_normal: mean must have at least one axis, got {center.aval}")
+    n = center.shape[-1]
+    if matrix.shape[-2:] != (n, n):
+        raise ValueError(
+            f"multivariate_normal: cov must be of shape (..., {n}, {n}) for a mean {center.aval}, got {matrix.aval}"
+        )
+    common = fnp.promote_types(center.dtype, matrix.dtype)
+    lead = center.shape[:-1], matrix.shape[:-2]
+    sizes = np.broadcast_shapes(*lead) if shape is None else static_shape("multivariate_normal", shape)
+    check_shapes("multivariate_normal", sizes, *lead)
+    wanted = common if dtype is None else float_dtype("multivariate_normal", dtype)
+    return _multivariate_normal(one, center.astype(common), matrix.astype(common), sizes, wanted, method)
+
+
+@jit(static_argnames=("shape", "dtype", "method"))
+def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtype: DType, method: str) -> Array:
+    if method == "cholesky":
+        root = linalg.cholesky(cov)
+    elif method == "svd":
+        vectors, sizes, _ = linalg.svd(cov)
+        root = vectors * fnp.sqrt(sizes)[..., None, :]
+    else:
+        vectors, sizes = linalg.eigh(cov)
+        root = vectors * fnp.sqrt(sizes)[..., None, :]
+    drawn = normal(key, (*shape, mean.shape[-1]), dtype)
+    return mean + fnp.einsum("...ij,...j->...i", root, drawn)
+
+
+def orthogonal(
+    key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None
+) -> Array:
+    """Orthogonal matrices, unitary for complex dtypes, `dtype[*shape, n, n]`, all equally likely.
+
+    With `m` they are `dtype[*shape, n, m]`, their columns or rows, of whichever there are fewer, orthonormal.
+
+    The method is that of Mezzadri, How to generate random matrices from the classical compact groups, Notices of the
+    AMS 54 (2007).
+
+    >>> from tracefx import random
+    >>> import tracefx.numpy as fnp
+    >>> q = random.orthogonal(random.key(0), 3)
+    >>> bool(abs(q @ q.T - fnp.eye(3)).max() < 1e-5)
+    True
+    """
+    one, _ = checked("orthogonal", key)
+    rows, columns = static_shape("orthogonal", (n, n if m is None else m), "n and m")
+    wanted = float_dtype("orthogonal", dtype, complex_too=True)
+    return _orthogonal(one, rows, columns, static_shape("orthogonal", shape), wanted)
+
+
+@jit(static_argnames=("n", "m", "shape", "dtype"))
+def _orthogonal(key: Array, n: int, m: int, shape: Shape, dtype: DType) -> Array:
+    drawn = normal(key, (*shape, max(n, m), min(n, m)), dtype)
+    q, r = linalg.qr(drawn, full_matrices=False)
+    x = q * fnp.expand_dims(fnp.sign(fnp.diagonal(r, axis1=-2, axis2=-1)), -2)
+    return x.mT if n < m else x
