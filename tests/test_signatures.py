@@ -8,11 +8,13 @@ from types import ModuleType
 from typing import Any, Final
 
 import jax
+import jax.image
 import jax.scipy.signal
 import numpy as np
 import pytest
 
 import tracefx.debug
+import tracefx.image
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
@@ -72,6 +74,7 @@ MODULES: Final = (
     (tracefx.ops, jax.ops),
     (fnp.fft, jax.numpy.fft),
     (tracefx.scipy.signal, jax.scipy.signal),
+    (tracefx.image, jax.image),
 )
 CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
 

@@ -81,6 +81,7 @@ if _TYPE_CHECKING:
     from tracefx import dtypes as dtypes
     from tracefx import extend as extend
     from tracefx import handlers as handlers
+    from tracefx import image as image
     from tracefx import programs as programs
     from tracefx import random as random
     from tracefx import rewriting as rewriting
@@ -113,6 +114,7 @@ _LATE: _Final = _MappingProxyType(
         "export": "tracefx.transforms.exporting",
         "extend": "",
         "handlers": "",
+        "image": "",
         "jet": "tracefx.handlers",
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",

@@ -10,6 +10,7 @@ from tests.differential import (
     editing,
     elementwise,
     fourier,
+    images,
     index_tricks,
     indexing,
     kinds,
@@ -58,5 +59,6 @@ RECORDS: Final[tuple[Record, ...]] = (
     *scipy_fft.RECORDS,
     *segments.RECORDS,
     *signals.RECORDS,
+    *images.RECORDS,
     *nn.RECORDS,
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
+import tracefx.image
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
@@ -30,6 +31,7 @@ MODULES: Final = {
     "numpy.fft": tracefx.numpy.fft,
     "nn": tracefx.nn,
     "scipy.signal": tracefx.scipy.signal,
+    "image": tracefx.image,
 }
 # What isn't a function from arrays to arrays, with what it is.
 OTHERS: Final = {
@@ -61,6 +63,7 @@ OTHERS: Final = {
     "nn": (),
     "ops": (),
     "scipy.signal": (),
+    "image": ("ResizeMethod",),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
 OF_ARRAYS: Final = (
