@@ -8,12 +8,14 @@ if _TYPE_CHECKING:
     from tracefx.scipy import fft as fft
     from tracefx.scipy import optimize as optimize
     from tracefx.scipy import signal as signal
+    from tracefx.scipy import spatial as spatial
 
 _MODULES: _Final = frozenset(
     {
         "fft",
         "optimize",
         "signal",
+        "spatial",
     }
 )
 

@@ -1,0 +1,3 @@
+"""Geometry, with the names of `jax.scipy.spatial`."""
+
+from tracefx.scipy.spatial import transform as transform
