@@ -5,6 +5,7 @@ A rotation is a quaternion of length 1, its real part last; arrays of them have 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn, final
@@ -295,7 +296,7 @@ def _moves_axes(seq: str, counts: range) -> bool:
     """Whether the axes are those turned before. Raises ValueError for what names no axes."""
     if len(seq) not in counts:
         raise ValueError(f"seq must name {' or '.join(map(str, counts))} axes, got {seq!r}")
-    if any(a == b for a, b in zip(seq, seq[1:], strict=False)):
+    if any(a == b for a, b in itertools.pairwise(seq)):
         raise ValueError(f"seq must not name an axis twice running, got {seq!r}")
     if {*seq} <= {*"XYZ"}:
         return True
