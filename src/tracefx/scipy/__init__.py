@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
 
 if _TYPE_CHECKING:
+    from tracefx.scipy import cluster as cluster
     from tracefx.scipy import fft as fft
+    from tracefx.scipy import integrate as integrate
+    from tracefx.scipy import interpolate as interpolate
+    from tracefx.scipy import ndimage as ndimage
     from tracefx.scipy import optimize as optimize
     from tracefx.scipy import signal as signal
     from tracefx.scipy import spatial as spatial
 
 _MODULES: _Final = frozenset(
     {
+        "cluster",
         "fft",
+        "integrate",
+        "interpolate",
+        "ndimage",
         "optimize",
         "signal",
         "spatial",

@@ -1,0 +1,5 @@
+"""Integrals, with the names of `jax.scipy.integrate`."""
+
+from tracefx.numpy.differences import trapezoid as trapezoid
+
+__all__ = ["trapezoid"]

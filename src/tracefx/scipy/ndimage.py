@@ -1,0 +1,101 @@
+"""Images with any number of axes, with the names of `jax.scipy.ndimage`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from tracefx import numpy as fnp
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.ops import rounding
+
+__all__ = ["map_coordinates"]
+
+
+def _mirrored(index: Array, size: int) -> Array:
+    """Back and forth between the first element and the last, neither of which comes twice running."""
+    if size == 1:
+        return fnp.zeros_like(index)
+    return fnp.abs((index + size - 1) % (2 * size - 2) - (size - 1))
+
+
+def _reflected(index: Array, size: int) -> Array:
+    """Back and forth, the first element and the last coming twice running."""
+    turn = index % (2 * size)
+    return fnp.minimum(turn, 2 * size - 1 - turn)
+
+
+_MODES: Final[Mapping[str, Callable[[Array, int], Array]]] = MappingProxyType(
+    {
+        "constant": lambda index, size: index,
+        "nearest": lambda index, size: fnp.clip(index, 0, size - 1),
+        "wrap": lambda index, size: index % size,
+        "mirror": _mirrored,
+        "reflect": _reflected,
+    }
+)
+Node: TypeAlias = tuple[Array, Array | None]
+"""A place along an axis, and how much it counts there; None for all."""
+
+
+def map_coordinates(
+    input: ArrayLike,
+    coordinates: Sequence[ArrayLike] | Array,
+    order: int,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+) -> Array:
+    """The image at places between its elements: `coordinates` has an array for each axis, all of shapes that broadcast.
+
+    With `order=0` it is the nearest element, with 1 those around it in the proportion of their distances. Outside
+    `mode` says what there is: "constant", `cval`; "nearest", the element at the edge; "wrap", the image over again;
+    "mirror" and "reflect", it back and forth, without and with the elements at the edges doubled.
+
+    Raises NotImplementedError for another `order` or `mode`, ValueError if the coordinates aren't as many as the axes.
+
+    >>> map_coordinates(fnp.array([0.0, 10.0, 20.0]), [fnp.array([0.5, 1.75])], order=1).tolist()
+    [5.0, 17.5]
+    """
+    image = fnp.asarray(input)
+    places = [fnp.asarray(c) for c in coordinates]
+    if len(places) != image.ndim:
+        raise ValueError(f"map_coordinates: there must be coordinates for each axis of {image.aval}, got {len(places)}")
+    if mode not in _MODES:
+        raise NotImplementedError(f"map_coordinates: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    if order not in (0, 1):
+        raise NotImplementedError(f"map_coordinates: order must be 0 or 1, got {order!r}")
+    outside = fnp.asarray(cval, image.dtype)
+    terms = []
+    for nodes in itertools.product(*[_linear(c) if order else _nearest(c) for c in places]):
+        index = tuple([_MODES[mode](i, n) for (i, _), n in zip(nodes, image.shape, strict=True)])
+        term = image[index]
+        if mode == "constant":
+            inside = [(i >= 0) & (i < n) for (i, _), n in zip(nodes, image.shape, strict=True)]
+            term = fnp.where(math.prod(inside[1:], start=inside[0]) if inside else True, term, outside)
+        weights = [weight for _, weight in nodes if weight is not None]
+        terms.append(math.prod(weights[1:], start=weights[0]) * term if weights else term)
+    out = terms[0]
+    for term in terms[1:]:
+        out = out + term
+    if dtypes.is_integer(image.dtype):
+        out = _rounded(out)
+    return fnp.asarray(out, image.dtype)
+
+
+def _rounded(x: Array) -> Array:
+    return rounding.round(x) if dtypes.is_float(x.dtype) else x
+
+
+def _nearest(place: Array) -> list[Node]:
+    return [(_rounded(place).astype("int32"), None)]
+
+
+def _linear(place: Array) -> list[Node]:
+    below = fnp.floor(place)
+    above = place - below
+    index = below.astype("int32")
+    return [(index, 1 - above), (index + 1, above)]
