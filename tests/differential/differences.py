@@ -100,6 +100,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "dtype all int8",
         "dtype all uint8",
     ),
+    differs("bools are added, as by NumPy; JAX refuses", "numpy.polyadd", "value all bool"),
     differs("beyond the end there is nothing, as in NumPy; JAX refuses", "numpy.split", "value (float32[3], [5])"),
     differs("repetitions may be a list, as in NumPy; JAX refuses", "numpy.repeat", "value (float32[3], [1, 2, 0])"),
     differs(

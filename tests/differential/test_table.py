@@ -36,6 +36,8 @@ MODULES: Final = {
 # What isn't a function from arrays to arrays, with what it is.
 OTHERS: Final = {
     "numpy": (
+        *("bool", "cdouble", "complex_", "csingle", "double", "float4_e2m1fn", "float_", "int_", "single", "uint"),
+        *("ComplexWarning", "character", "dtype", "flexible", "object_", "euler_gamma"),
         *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft"),
         # dtypes and kinds of dtypes, and what they are asked
         *("bool_", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"),

@@ -74,3 +74,12 @@ def test_an_order_of_contraction() -> None:
     assert "Complete contraction:  ij,jk,kl->il" in text
     assert fnp.einsum_path("ij,jk,kl->il", x, y, z, optimize=[(0, 1), (0, 1)])[0] == [(0, 1), (0, 1)]
     assert fnp.einsum_path(x, [0, 1], y, [1, 2])[0] == [(0, 1)]
+
+
+def test_zeros_in_front_of_coefficients_are_left_out_where_they_are_known() -> None:
+    product = fnp.polymul(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]), trim_leading_zeros=True)
+    assert product.tolist() == [1.0, 2.0]
+    quotient, rest = fnp.polydiv(np.array([1.0, 3.0, 2.5]), np.array([1.0, 1.0]), trim_leading_zeros=True)
+    assert (quotient.tolist(), rest.tolist()) == ([1.0, 2.0], [0.5])
+    with pytest.raises(TypeError, match="leave trim_leading_zeros out"):
+        fx.jit(lambda p: fnp.polymul(p, p, trim_leading_zeros=True))(np.ones(2))

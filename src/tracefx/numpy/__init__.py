@@ -9,6 +9,10 @@ import importlib as _importlib
 import math
 from typing import TYPE_CHECKING, Final
 
+from numpy import character, dtype, flexible, object_
+from numpy import euler_gamma as _euler_gamma
+from numpy.exceptions import ComplexWarning
+
 from tracefx.core.array import Array as ndarray
 from tracefx.numpy.closeness import (
     allclose,
@@ -132,8 +136,13 @@ from tracefx.numpy.rooms import LATE as _LATE
 from tracefx.numpy.scalar_types import (
     bfloat16,
     bool_,
+    cdouble,
     complex64,
     complex128,
+    complex_,
+    csingle,
+    double,
+    float4_e2m1fn,
     float8_e3m4,
     float8_e4m3,
     float8_e4m3b11fnuz,
@@ -145,12 +154,16 @@ from tracefx.numpy.scalar_types import (
     float16,
     float32,
     float64,
+    float_,
     int2,
     int4,
     int8,
     int16,
     int32,
     int64,
+    int_,
+    single,
+    uint,
     uint2,
     uint4,
     uint8,
@@ -158,6 +171,7 @@ from tracefx.numpy.scalar_types import (
     uint32,
     uint64,
 )
+from tracefx.numpy.scalar_types import bool_ as bool
 from tracefx.numpy.shapes import (
     astype,
     atleast_1d,
@@ -259,6 +273,7 @@ e: Final = math.e
 inf: Final = math.inf
 nan: Final = math.nan
 newaxis: Final = None
+euler_gamma: Final = _euler_gamma
 
 if TYPE_CHECKING:
     from tracefx.numpy import fft
@@ -299,6 +314,7 @@ if TYPE_CHECKING:
         save,
         savez,
     )
+    from tracefx.numpy.polynomials import polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
     from tracefx.numpy.products import cross, einsum_path, kron, matvec, vecdot, vecmat
     from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
@@ -318,6 +334,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
     from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
     from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
+    from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
 else:  # type checkers would take it to have any name
 
     def __getattr__(name: str) -> object:
@@ -334,7 +351,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
 
 
-__all__ = ["ndarray", "pi", "e", "inf", "nan", "newaxis"]
+__all__ = ["ndarray", "pi", "e", "euler_gamma", "inf", "nan", "newaxis"]
 __all__ += ["allclose", "array_equal", "array_equiv", "isclose"]
 __all__ += ["arange", "array", "asarray", "copy", "diag", "diagonal", "empty", "empty_like", "eye", "full", "full_like"]
 __all__ += ["identity", "linspace", "meshgrid", "ones", "ones_like", "trace", "tri", "tril", "triu", "zeros"]
@@ -357,6 +374,8 @@ __all__ += ["bfloat16", "bool_", "complex64", "complex128", "float8_e3m4", "floa
 __all__ += ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float16"]
 __all__ += ["float32", "float64", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8"]
 __all__ += ["uint16", "uint32", "uint64"]
+__all__ += ["bool", "cdouble", "complex_", "csingle", "double", "float4_e2m1fn", "float_", "int_", "single", "uint"]
+__all__ += ["ComplexWarning", "character", "dtype", "flexible", "object_"]
 __all__ += ["astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "expand_dims"]
 __all__ += ["flip", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "size", "squeeze"]
 __all__ += ["swapaxes", "transpose"]
@@ -390,3 +409,5 @@ __all__ += ["diagflat", "geomspace", "logspace", "vander"]
 __all__ += ["corrcoef", "cov"]
 __all__ += ["convolve", "correlate"]
 __all__ += ["apply_along_axis", "apply_over_axes", "frompyfunc", "ufunc", "vectorize"]
+__all__ += ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]
+__all__ += ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval"]

@@ -33,6 +33,8 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "sequences": "diagflat geomspace logspace vander",
         "correlations": "corrcoef cov",
         "vectorizing": "apply_along_axis apply_over_axes frompyfunc ufunc vectorize",
+        "window_functions": "bartlett blackman hamming hanning i0 kaiser",
+        "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
     }
 )
 

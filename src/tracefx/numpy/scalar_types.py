@@ -63,6 +63,7 @@ uint16: Final = ScalarType(dtypes.uint16)
 uint32: Final = ScalarType(dtypes.uint32)
 uint64: Final = ScalarType(dtypes.uint64)
 bfloat16: Final = ScalarType(dtypes.bfloat16)
+float4_e2m1fn: Final = ScalarType(dtypes.float4_e2m1fn)
 float8_e3m4: Final = ScalarType(dtypes.float8_e3m4)
 float8_e4m3: Final = ScalarType(dtypes.float8_e4m3)
 float8_e4m3b11fnuz: Final = ScalarType(dtypes.float8_e4m3b11fnuz)
@@ -76,3 +77,13 @@ float32: Final = ScalarType(dtypes.float32)
 float64: Final = ScalarType(dtypes.float64)
 complex64: Final = ScalarType(dtypes.complex64)
 complex128: Final = ScalarType(dtypes.complex128)
+
+# Other names of these, whose meaning doesn't depend on the default dtypes.
+int_: Final = int64
+uint: Final = uint64
+single: Final = float32
+double: Final = float64
+float_: Final = float64
+csingle: Final = complex64
+cdouble: Final = complex128
+complex_: Final = complex128

@@ -1,0 +1,186 @@
+"""Polynomials by their coefficients, that of the highest power first: values, sums, products, derivatives."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DType
+from tracefx.core.errors import ConcretizationError
+from tracefx.core.handler import as_array
+from tracefx.core.values import from_numpy, to_numpy
+from tracefx.numpy.creation import zeros
+from tracefx.numpy.joining import concatenate
+from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped
+from tracefx.numpy.reductions import sum
+from tracefx.numpy.shapes import atleast_1d, broadcast_to
+from tracefx.numpy.ufuncs import add, divide, multiply, negative
+from tracefx.numpy.updates import at
+from tracefx.ops import basis, shape
+from tracefx.ops.casting import convert_host
+from tracefx.ops.static import static_int
+from tracefx.transforms.scans import scan
+
+
+def _coefficients(name: str, *given: tuple[str, ArrayLike], inexact: bool = True) -> list[Array]:
+    """Coefficients in one dtype, of floats or complex numbers unless others will do."""
+    for what, x in given:
+        if not operand(x, f"{name}: {what}").aval.ndim:
+            raise ValueError(f"{name}: {what} must be a vector of coefficients, got {operand(x, name).aval}")
+    return _numbers(name, *[x for _, x in given], inexact=inexact)
+
+
+def _numbers(name: str, *given: ArrayLike, inexact: bool = True) -> list[Array]:
+    values = converted(name, *given) if len(given) > 1 else [operand(given[0], name)]
+    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
+    return [as_array(retyped(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
+
+
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
+    """The polynomial's value at `x`, by Horner's rule; `unroll` steps are put into one round of the compiled loop.
+
+    >>> polyval(np.array([1, 0, 2]), 3)
+    Array(11, dtype=int32)
+    """
+    coefficients, at_ = _coefficients_and("polyval", p, x)
+    start = zeros(broadcast_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
+    if coefficients.shape[0] <= unroll:
+        out = start
+        for i in range(coefficients.shape[0]):
+            out = add(multiply(out, at_), coefficients[i])
+        return out
+    return scan(lambda y, c: (add(multiply(y, at_), c), None), start, coefficients, unroll=unroll)[0]
+
+
+def _coefficients_and(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Array]:
+    if not operand(p, f"{name}: p").aval.ndim:
+        raise ValueError(f"{name}: p must be a vector of coefficients, got {operand(p, name).aval}")
+    coefficients, at_ = _numbers(name, p, x, inexact=False)
+    return coefficients, at_
+
+
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The sum of two polynomials.
+
+    >>> polyadd(np.array([1, 2]), np.array([1, 0, 0])).tolist()
+    [1, 1, 2]
+    """
+    x, y = _coefficients("polyadd", ("a1", a1), ("a2", a2), inexact=False)
+    return add(*_equally_long(x, y))
+
+
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """The difference of two polynomials.
+
+    >>> polysub(np.array([1, 2]), np.array([1, 0, 0])).tolist()
+    [-1, 1, 2]
+    """
+    x, y = _coefficients("polysub", ("a1", a1), ("a2", a2), inexact=False)
+    return add(*_equally_long(x, negative(y)))
+
+
+def _equally_long(x: Array, y: Array) -> tuple[Array, Array]:
+    n = max(x.shape[0], y.shape[0])
+    x, y = [concatenate([zeros((n - v.shape[0], *v.shape[1:]), v.dtype), v]) if v.shape[0] < n else v for v in (x, y)]
+    return x, y
+
+
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
+    """The product of two polynomials. With `trim_leading_zeros`, which needs numbers that are known, coefficients of 0
+    in front are left out.
+
+    >>> polymul(np.array([1, 2]), np.array([1, 0, 3])).tolist()
+    [1.0, 2.0, 3.0, 6.0]
+    """
+    x, y = _coefficients("polymul", ("a1", a1), ("a2", a2))
+    if trim_leading_zeros and (x.size > 1 or y.size > 1):
+        x, y = _trimmed("polymul", x, 0.0), _trimmed("polymul", y, 0.0)
+    return _product(*[v if v.size else zeros(1, v.dtype) for v in (x, y)])
+
+
+def _product(x: Array, y: Array) -> Array:
+    """All products of two coefficients, summed where their powers are the same: each row is one place further right."""
+    m, n = x.size, y.size
+    rows = multiply(shape.expand_dims(x, (1,)), y)
+    rows = shape.pad(rows, as_array(retyped(operand(0, "pad"), x.dtype)), [(0, 0, 0), (0, m, 0)])
+    skewed = shape.slice_axis(basis.reshape(rows, (m * (m + n),)), 0, m * (m + n - 1), 0)
+    return sum(basis.reshape(skewed, (m, m + n - 1)), 0, x.dtype)
+
+
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
+    """The quotient and the rest of a division of polynomials. The rest is as long as `u`, or, with
+    `trim_leading_zeros`, which needs numbers that are known, without what is nearly 0 in front.
+
+    >>> [part.tolist() for part in polydiv(np.array([1, 3, 2]), np.array([1, 1]))]
+    [[1.0, 2.0], [0.0, 0.0, 0.0]]
+    """
+    rest, divisor = _coefficients("polydiv", ("u", u), ("v", v))
+    steps, n = max(0, rest.size - divisor.size + 1), divisor.size
+    scale = divide(1.0, divisor[0])
+    quotient: list[Array] = []
+    for k in range(steps):
+        factor = multiply(scale, rest[k])
+        quotient.append(factor)
+        rest = at(rest)[k : k + n].add(negative(multiply(factor, divisor)))
+    if trim_leading_zeros:
+        rest = _trimmed("polydiv", rest, math.sqrt(float(dtypes.finfo(rest.dtype).eps)))
+    return shape.stack(quotient, 0) if quotient else zeros(1, rest.dtype), rest
+
+
+def _trimmed(name: str, x: Array, least: float) -> Array:
+    """`x` without the numbers in front that are no larger than `least`."""
+    try:
+        large = np.flatnonzero(np.abs(to_numpy(x)) > least)
+    except ConcretizationError as error:
+        raise ConcretizationError(
+            f"{name}: how many coefficients are 0 isn't known while the program is traced; leave trim_leading_zeros out"
+        ) from error
+    return shape.slice_axis(x, int(large[0]) if large.size else x.size, x.size, 0)
+
+
+def polyder(p: ArrayLike, m: int = 1) -> Array:
+    """The `m`-th derivative. ValueError for a negative `m`.
+
+    >>> polyder(np.array([1, 2, 3])).tolist()
+    [2.0, 2.0]
+    """
+    order = static_int("polyder", m, "m")
+    if order < 0:
+        raise ValueError(f"polyder: m must not be negative, got {order}; polyint integrates")
+    (x,) = _coefficients("polyder", ("p", p))
+    if not order:
+        return x
+    n = x.shape[0]
+    falling = [math.perm(k, order) for k in range(n - 1, order - 1, -1)]
+    return multiply(shape.slice_axis(x, 0, max(0, n - order), 0), _constant(falling, x.dtype))
+
+
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
+    """The `m`-th integral, with the constants `k` (0), one for all or one for each. ValueError for a negative `m`.
+
+    >>> polyint(np.array([2, 2]), k=3).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    order = static_int("polyint", m, "m")
+    if order < 0:
+        raise ValueError(f"polyint: m must not be negative, got {order}; polyder differentiates")
+    operand(p, "polyint: p")
+    x, constants = _numbers("polyint", p, 0 if k is None else k)
+    constants = atleast_1d(constants)
+    if constants.size == 1:
+        constants = broadcast_to(basis.reshape(constants, (1,)), (order,))
+    if constants.shape != (order,):
+        raise ValueError(f"polyint: k must be a number or a vector of {order}, got {constants.aval}")
+    if not order:
+        return x
+    n = x.shape[0] + order
+    # The constant of a later integration has been integrated less often.
+    falling = [math.perm(i, min(i, order)) for i in range(n - 1, -1, -1)]
+    return divide(concatenate([x, constants]), _constant(falling, x.dtype))
+
+
+def _constant(numbers: list[int], dtype: DType) -> Array:
+    return from_numpy(convert_host(np.array(numbers, np.float64), dtype), dtype)

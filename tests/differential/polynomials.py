@@ -1,0 +1,103 @@
+"""Records of `tracefx.numpy`: polynomials, and windows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tests.differential.records import Record, c_grid, call, f32, grid, i32, record
+from tracefx.testing.tolerances import SUMMED, Ulps
+
+P: Final = grid(4)
+Q: Final = grid(3, seed=1)
+FEW: Final = ("int32", "bfloat16", "float32", "complex64")
+WINDOW: Final = Ulps(16, 16, least=1.0)
+
+
+def window(name: str) -> Record:
+    return record(
+        name,
+        values=[call(5), call(4), call(1), call(0)],
+        refused=[call(-1), call(None)],
+        derivatives=False,
+        batched=False,
+        ulps=WINDOW,
+    )
+
+
+RECORDS: Final[tuple[Record, ...]] = (
+    record(
+        "polyval",
+        call(P, grid(2, seed=2)),
+        values=[
+            call(i32(1, 0, 2), 3),
+            call(grid(20), np.float32(0.5)),
+            call(grid(3, 2), grid(2)),
+            call(P, P, unroll=2),
+        ],
+        refused=[call("a", 1), call(P, "a")],
+        ulps=SUMMED,
+        dtypes=FEW,
+    ),
+    record("polyadd", call(P, Q), values=[call(Q, P), call(i32(1, 2), f32(1, 2))], refused=[call("a", P)]),
+    record(
+        "polysub",
+        call(P, Q),
+        values=[call(Q, P), call(i32(1, 2), f32(1, 2))],
+        refused=[call("a", P)],
+        dtypes=FEW,
+    ),
+    record(
+        "polymul",
+        call(P, Q),
+        values=[call(f32(), Q), call(i32(1, 2), 2 * Q)],
+        refused=[call("a", P)],
+        ulps=SUMMED,
+        dtypes=FEW,
+    ),
+    record(
+        "polydiv",
+        call(P, f32(1.5, 0.5)),
+        values=[call(f32(1, 2), P), call(i32(1, 3, 2), i32(1, 1))],
+        refused=[call("a", P)],
+        ulps=SUMMED,
+        dtypes=FEW,
+    ),
+    record(
+        "polyder",
+        call(P),
+        values=[call(P, 2), call(P, 0), call(P, 6), call(i32(1, 2, 3))],
+        refused=[call(P, -1), call(P, 1.5), call("a")],
+        dtypes=FEW,
+    ),
+    record(
+        "polyint",
+        call(P),
+        call(P, 2, f32(1, 2)),
+        values=[call(P, 3), call(P, 0), call(i32(1, 2, 3), k=2)],
+        refused=[call(P, -1), call(P, 1.5), call("a"), call(P, 2, f32(1, 2, 3))],
+        dtypes=FEW,
+        ulps=Ulps(1, 1, 1, parts=4),
+    ),
+    window("bartlett"),
+    window("blackman"),
+    window("hamming"),
+    window("hanning"),
+    record(
+        "kaiser",
+        values=[call(5, 8.5), call(4, np.float32(2.0)), call(1, 2.0), call(0, 2.0)],
+        refused=[call(-1, 1.0)],
+        derivatives=False,
+        batched=False,
+        ulps=Ulps(64, 64, least=1.0),
+    ),
+    record(
+        "i0",
+        call(grid(4, low=-6, high=6)),
+        values=[call(f32(0, 50)), call(2)],
+        refused=[call("a"), call(c_grid(2))],
+        ulps=Ulps(16, 16, 4),
+        dtypes=("int32", "bfloat16", "float32", "float64"),
+    ),
+)
