@@ -67,6 +67,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
     ("tracefx", "<computed>"): "what most programs do without is loaded when it is first asked for",
     ("tracefx.numpy", "<computed>"): "as above",
+    ("tracefx.lax", "tracefx.lax.linalg"): "as above",
     ("tracefx.scipy", "<computed>"): "as above",
     ("tracefx.handlers.progressing.bars", "rich.progress"): "an extra, which programs without bars do without",
     ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",

@@ -7,6 +7,7 @@ from typing import Final
 from tests.differential import (
     assembling,
     creation,
+    decompositions,
     editing,
     elementwise,
     fourier,
@@ -51,6 +52,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     *index_tricks.RECORDS,
     *kinds.RECORDS,
     *linear.RECORDS,
+    *decompositions.RECORDS,
     *methods.RECORDS,
     *lax_elementwise.RECORDS,
     *lax_arrays.RECORDS,

@@ -29,6 +29,8 @@ MODULES: Final = {
     "lax": tracefx.lax,
     "ops": tracefx.ops,
     "numpy.fft": tracefx.numpy.fft,
+    "numpy.linalg": tracefx.numpy.linalg,
+    "lax.linalg": tracefx.lax.linalg,
     "nn": tracefx.nn,
     "scipy.signal": tracefx.scipy.signal,
     "image": tracefx.image,
@@ -38,7 +40,7 @@ OTHERS: Final = {
     "numpy": (
         *("bool", "cdouble", "complex_", "csingle", "double", "float4_e2m1fn", "float_", "int_", "single", "uint"),
         *("ComplexWarning", "character", "dtype", "flexible", "object_", "euler_gamma"),
-        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft"),
+        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft", "linalg"),
         # dtypes and kinds of dtypes, and what they are asked
         *("bool_", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"),
         *("uint64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "float8_e3m4"),
@@ -62,6 +64,8 @@ OTHERS: Final = {
         *("ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "RaggedDotDimensionNumbers"),
     ),
     "numpy.fft": (),
+    "numpy.linalg": (),
+    "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
     "nn": (),
     "ops": (),
     "scipy.signal": (),

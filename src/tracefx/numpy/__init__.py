@@ -276,7 +276,7 @@ newaxis: Final = None
 euler_gamma: Final = _euler_gamma
 
 if TYPE_CHECKING:
-    from tracefx.numpy import fft
+    from tracefx.numpy import fft, linalg
     from tracefx.numpy.choosing import choose, piecewise, select
     from tracefx.numpy.convolving import convolve, correlate
     from tracefx.numpy.correlations import corrcoef, cov
@@ -388,7 +388,7 @@ __all__ += ["floor", "floor_divide", "fmod", "imag", "maximum", "minimum", "mod"
 __all__ += ["pow", "power", "real", "reciprocal", "remainder", "rint", "round", "sign", "square", "subtract"]
 __all__ += ["true_divide", "trunc", "where"]
 __all__ += ["at"]
-__all__ += ["fft"]
+__all__ += ["fft", "linalg"]
 __all__ += ["block", "column_stack", "concat", "dsplit", "dstack", "hsplit", "unstack", "vsplit"]
 __all__ += ["c_", "diag_indices", "diag_indices_from", "index_exp", "indices", "ix_", "mask_indices", "mgrid", "ogrid"]
 __all__ += ["r_", "ravel_multi_index", "s_", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from"]

@@ -13,6 +13,7 @@ from typing import Final
 _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "fft": "fft",
+        "linalg": "linalg",
         "stacking": "block column_stack concat dsplit dstack hsplit unstack vsplit",
         "index_tricks": (
             "c_ diag_indices diag_indices_from index_exp indices ix_ mask_indices mgrid ogrid r_ "

@@ -78,6 +78,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     It is computed from the Hermitian part of `x`, or from its lower triangle alone unless `symmetrize_input`. Where it
     doesn't exist, NaN.
 
+    >>> import numpy as np
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
@@ -136,6 +137,7 @@ CHOLESKY_UPDATE: Final = CholeskyUpdate()
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper triangular `r` for which `r^T r` is `r_matrix^T r_matrix + w w^T`, in time quadratic in their size.
 
+    >>> import numpy as np
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0]))
     Array([[5.]], dtype=float32)
     """
@@ -181,6 +183,7 @@ def symmetric_product(
 
     With `symmetrize_output` the upper triangle is that of the transpose.
 
+    >>> import numpy as np
     >>> symmetric_product(np.array([[1.0], [2.0]]), np.zeros((2, 2)))
     Array([[1., 2.],
            [2., 4.]], dtype=float32)

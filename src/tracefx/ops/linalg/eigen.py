@@ -115,6 +115,7 @@ def eigh(
     `symmetrize_input`. `subset_by_index` is a range: those from its first number on, before its second. Derivatives of
     eigenvectors exist where eigenvalues are different. Where there is no result, NaN.
 
+    >>> import numpy as np
     >>> vectors, values = eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))
     >>> values
     Array([1., 2.], dtype=float32)
@@ -242,6 +243,7 @@ def eig(
     `enable_eigvec_derivs`, for them to have length 1 and a real largest component. Where there is no result, NaN.
     `use_magma` is for programs that also run on GPUs.
 
+    >>> import numpy as np
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]]))[0].tolist()
     [1j, -1j]
     """

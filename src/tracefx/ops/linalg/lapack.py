@@ -22,6 +22,7 @@ from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first
 from tracefx.ops.operation import Domain, miscounted, run_alone
+from tracefx.ops.static import ShapeError
 
 PREFIXES: Final[Mapping[DType, str]] = {
     dtypes.float32: "s",
@@ -120,7 +121,7 @@ class Kernel(MatrixOperation, Lowerable):
 
 def require_square(name: str, shape: Shape) -> None:
     if shape[0] != shape[1]:
-        raise ValueError(f"{name} takes square matrices, but they are {shape[0]} by {shape[1]}")
+        raise ShapeError(f"{name} takes square matrices, but they are {shape[0]} by {shape[1]}")
 
 
 # ------------------------------------------------------------------ calls

@@ -111,6 +111,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     The first result has `u` in its upper triangle, and below it `l`, whose diagonal is ones. The second are the rows
     (`i32[..., min(m, n)]`) that each in turn was exchanged with, the third is that as a permutation (`i32[..., m]`).
 
+    >>> import numpy as np
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
     Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float32)
@@ -154,6 +155,7 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex)
 
     `i32[..., k]` gives `i32[..., permutation_size]`, which is `k` or more.
 
+    >>> import numpy as np
     >>> lu_pivots_to_permutation(np.array([2, 2]), 3).tolist()
     [2, 0, 1]
     """
@@ -208,6 +210,8 @@ def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
 
 def permuted(x: Value, permutation: Value) -> Array:
     """The rows of matrices in another order: row `i` is row `permutation[i]`."""
+    if not x.aval.size:
+        return as_array(x)
     rank = x.aval.ndim
     stack = tuple(range(rank - 2))
     numbers = GatherDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)

@@ -160,8 +160,9 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
 
     Its first `n` columns, that is; `a` has at least as many rows.
 
+    >>> import numpy as np
     >>> householder_product(np.array([[5.0], [0.0]]), np.array([2.0])).tolist()
-    [[-1.0], [0.0]]
+    [[-1.0], [-0.0]]
     """
     return bind1(HOUSEHOLDER_PRODUCT, a, taus)
 
@@ -171,6 +172,7 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 
     With `transpose`, its conjugate transpose. `q` itself is not computed.
 
+    >>> import numpy as np
     >>> ormqr(np.array([[5.0], [0.0]]), np.array([2.0]), np.array([[3.0], [4.0]])).tolist()
     [[-3.0], [4.0]]
     """
@@ -294,6 +296,7 @@ def qr(
     `p` (`i32[..., n]`), the product is `x[:, p]`, and the diagonal of `r` decreases. `use_magma` is for programs that
     also run on GPUs.
 
+    >>> import numpy as np
     >>> q, r = qr(np.array([[3.0], [4.0]]), full_matrices=False)
     >>> r
     Array([[-5.]], dtype=float32)

@@ -58,6 +58,7 @@ def schur(
 
     Raises NotImplementedError for `sort_eig_vals`.
 
+    >>> import numpy as np
     >>> schur(np.array([[2.0, 1.0], [0.0, 3.0]]))[0].tolist()
     [[2.0, 1.0], [0.0, 3.0]]
     """
@@ -98,6 +99,7 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 
     Below that subdiagonal of the first result stand reflections; the second has their factors (`f32[..., n - 1]`).
 
+    >>> import numpy as np
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0].tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
@@ -137,6 +139,7 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Arra
     The results are a matrix with the reflections beyond the first off-diagonal of one triangle, which alone is read
     and written; the diagonal; the off-diagonal; and the factors of the reflections.
 
+    >>> import numpy as np
     >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 4.0]]))[1]
     Array([1., 4.], dtype=float32)
     """

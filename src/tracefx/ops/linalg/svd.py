@@ -176,6 +176,7 @@ def svd(
 
     Raises ValueError for a part of the singular values with `full_matrices`.
 
+    >>> import numpy as np
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]]), compute_uv=False)
     Array([2., 1.], dtype=float32)
     """

@@ -145,6 +145,7 @@ def triangular_solve(
 
     Raises ValueError if the sizes don't fit, TypeError for dtypes that differ or are no floats.
 
+    >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0]), left_side=True, lower=True)
     Array([2., 1.], dtype=float32)
     """

@@ -116,6 +116,7 @@ def tridiagonal_solve(
     first of `dl` and the last of `du` are not read. Where the matrix is singular, NaN; with `perturb_singular`, the
     solution for one very near it.
 
+    >>> import numpy as np
     >>> tridiagonal_solve(*[np.array(v) for v in ([0.0, 1.0], [2.0, 2.0], [1.0, 0.0], [[3.0], [3.0]])]).tolist()
     [[1.0], [1.0]]
     """

@@ -1,0 +1,265 @@
+"""Decompositions of matrices: Cholesky, QR, singular values, eigenvalues. Leading axes are a batch."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, overload
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.at_once import at_once
+from tracefx.numpy.promoting import inexact
+from tracefx.numpy.ufuncs import absolute, multiply, sign
+from tracefx.ops import cutting, filling, sorting
+from tracefx.ops.linalg import cholesky as cholesky_operations
+from tracefx.ops.linalg import eigen
+from tracefx.ops.linalg import qr as qr_operations
+from tracefx.ops.linalg import svd as svd_operations
+from tracefx.ops.linalg.lu import permuted
+from tracefx.ops.linalg.matrices import adjoint, as_rows, matrix_transpose
+from tracefx.ops.static import ShapeError
+
+
+class QRResult(NamedTuple):
+    """What `qr` gives."""
+
+    Q: Array
+    R: Array
+
+
+class SVDResult(NamedTuple):
+    """What `svd` gives."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class EighResult(NamedTuple):
+    """What `eigh` gives."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EigResult(NamedTuple):
+    """What `eig` gives."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+def matrices(name: str, a: ArrayLike) -> Array:
+    """An operand of floats or complex numbers that has two axes or more."""
+    x = as_array(inexact(a, f"{name}: a"))
+    if x.ndim < 2:
+        raise ShapeError(f"{name} takes matrices, arrays with two axes or more, got {x.aval}")
+    return x
+
+
+def square_matrices(name: str, a: ArrayLike) -> Array:
+    x = matrices(name, a)
+    if x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"{name} takes square matrices, got {x.aval}")
+    return x
+
+
+# ------------------------------------------------------------------ cholesky
+
+
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
+    """The lower triangular `l` for which `l l^H` is `a` (`f32[..., n, n]`, Hermitian and positive definite); its
+    conjugate transpose if `upper`. Where it doesn't exist, NaN.
+
+    Unless `symmetrize_input`, only the lower triangle of `a` is read.
+
+    Raises ValueError for matrices that are not square.
+
+    >>> import numpy as np
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    x = square_matrices("cholesky", a)
+    return _cholesky(x, upper=bool(upper), symmetrize=bool(symmetrize_input))
+
+
+@at_once("upper", "symmetrize")
+def _cholesky(x: Array, *, upper: bool, symmetrize: bool) -> Array:
+    factor = cholesky_operations.cholesky(x, symmetrize_input=symmetrize)
+    return adjoint(factor) if upper else factor
+
+
+# ------------------------------------------------------------------ qr
+
+
+@overload
+def qr(a: ArrayLike, mode: Literal["reduced", "complete", "raw", "full"] = "reduced") -> QRResult: ...
+@overload
+def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
+@overload
+def qr(a: ArrayLike, mode: str) -> Array | QRResult: ...
+def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
+    """`Q` with orthonormal columns and upper triangular `R`, whose product is `a` (`f32[..., m, n]`).
+
+    `Q` is `f32[..., m, min(m, n)]`, and `f32[..., m, m]` for mode "complete"; mode "r" gives `R` alone, "raw" the
+    reflections in the columns of a transposed matrix, and their factors.
+
+    Raises ValueError for other modes.
+
+    >>> import numpy as np
+    >>> qr(np.array([[3.0], [4.0]])).R.tolist()
+    [[-5.0]]
+    """
+    x = matrices("qr", a)
+    if mode == "raw":
+        out, taus = qr_operations.geqrf(x)
+        return QRResult(matrix_transpose(out), taus)
+    if mode not in ("reduced", "r", "full", "complete"):
+        raise ValueError(f'qr: mode must be "reduced", "complete", "r" or "raw", got {mode!r}')
+    q, r = qr_operations.qr(x, full_matrices=mode == "complete")
+    return r if mode == "r" else QRResult(q, r)
+
+
+# ------------------------------------------------------------------ svd
+
+
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = ...,
+    compute_uv: Literal[True] = ...,
+    hermitian: bool = ...,
+    subset_by_index: tuple[int, int] | None = ...,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool,
+    compute_uv: Literal[False],
+    hermitian: bool = ...,
+    subset_by_index: tuple[int, int] | None = ...,
+) -> Array: ...
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = ...,
+    *,
+    compute_uv: Literal[False],
+    hermitian: bool = ...,
+    subset_by_index: tuple[int, int] | None = ...,
+) -> Array: ...
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = ...,
+    compute_uv: bool = ...,
+    hermitian: bool = ...,
+    subset_by_index: tuple[int, int] | None = ...,
+) -> Array | SVDResult: ...
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> Array | SVDResult:
+    """`(U, S, Vh)` for which `U diag(S) Vh` is `a` (`f32[..., m, n]`), or without `compute_uv` the decreasing singular
+    values `S` alone.
+
+    `U` is square, and so is `Vh`; unless `full_matrices` they have `min(m, n)` columns and rows. `hermitian` matrices
+    are decomposed by their eigenvalues. `subset_by_index` is a range of the singular values that are given.
+
+    >>> import numpy as np
+    >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
+    [2.0, 1.0]
+    """
+    x = matrices("svd", a)
+    if hermitian:
+        return _hermitian_svd(x, compute_uv=bool(compute_uv), subset=subset_by_index)
+    if not compute_uv:
+        return svd_operations.svd(x, full_matrices=full_matrices, compute_uv=False, subset_by_index=subset_by_index)
+    u, s, vh = svd_operations.svd(x, full_matrices=full_matrices, subset_by_index=subset_by_index)
+    return SVDResult(u, s, vh)
+
+
+@at_once("compute_uv", "subset")
+def _hermitian_svd(x: Array, *, compute_uv: bool, subset: tuple[int, int] | None) -> Array | SVDResult:
+    vectors, values = eigen.eigh(x, subset_by_index=subset)
+    last = values.ndim - 1
+    sizes = absolute(values)
+    if not compute_uv:
+        return cutting.rev(sorting.sort(sizes, last), (last,))
+    places = filling.broadcasted_iota(dtypes.int32, sizes.shape, last)
+    found = sorting.sort((sizes, places, sign(values)), last, num_keys=1)
+    s, order, signs = [cutting.rev(v, (last,)) for v in found]
+    u = matrix_transpose(permuted(matrix_transpose(vectors), order))
+    flipped = multiply(u, as_rows(signs, u.shape[-2]))
+    return SVDResult(u, s, adjoint(flipped))
+
+
+def svdvals(x: ArrayLike, /) -> Array:
+    """The singular values of matrices, decreasing: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
+
+    >>> import numpy as np
+    >>> svdvals(np.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
+    [2.0, 1.0]
+    """
+    return svd(x, compute_uv=False)
+
+
+# ------------------------------------------------------------------ eigenvalues
+
+
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+    """The increasing eigenvalues (`f32[..., n]`) of Hermitian `a`, and eigenvectors in columns (`f32[..., n, n]`).
+
+    They are those of its Hermitian part, or unless `symmetrize_input`, of its triangle `UPLO`: "L" or "U".
+
+    >>> import numpy as np
+    >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
+    [1.0, 2.0]
+    """
+    if UPLO not in (None, "L", "U"):
+        raise ValueError(f'eigh: UPLO must be "L" or "U", got {UPLO!r}')
+    x = square_matrices("eigh", a)
+    vectors, values = _eigh(x, lower=UPLO != "U", symmetrize=bool(symmetrize_input))
+    return EighResult(values, vectors)
+
+
+@at_once("lower", "symmetrize")
+def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
+    return eigen.eigh(x, lower=lower, symmetrize_input=symmetrize)
+
+
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
+    """The eigenvalues that `eigh` gives.
+
+    >>> import numpy as np
+    >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
+    [1.0, 2.0]
+    """
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
+
+
+def eig(a: ArrayLike) -> EigResult:
+    """The eigenvalues (`c64[..., n]`) of square matrices, as complex numbers, and their eigenvectors in columns.
+
+    Only eigenvalues have derivatives, those that `eigvals` gives.
+
+    >>> import numpy as np
+    >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
+    [1j, -1j]
+    """
+    values, vectors = eigen.eig(square_matrices("eig", a), compute_left_eigenvectors=False)
+    return EigResult(values, vectors)
+
+
+def eigvals(a: ArrayLike) -> Array:
+    """The eigenvalues of square matrices, as complex numbers.
+
+    >>> import numpy as np
+    >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
+    [1j, -1j]
+    """
+    x = square_matrices("eigvals", a)
+    return eigen.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]

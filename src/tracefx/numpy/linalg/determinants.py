@@ -1,0 +1,169 @@
+"""Determinants, also of singular matrices, and their logarithms. Leading axes are a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.numpy.at_once import at_once
+from tracefx.numpy.joining import concatenate
+from tracefx.numpy.linalg.decompositions import square_matrices
+from tracefx.numpy.linalg.solving import solved
+from tracefx.numpy.logic import isfinite
+from tracefx.numpy.reductions import all, cumprod, prod
+from tracefx.numpy.reductions import sum as total
+from tracefx.numpy.transcendentals import exp, log
+from tracefx.numpy.ufuncs import absolute, sign, where
+from tracefx.ops.basis import convert, full
+from tracefx.ops.complex import complex
+from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.linalg.lu import lu, permuted
+from tracefx.ops.linalg.matrices import diagonal, eye, mask_on
+from tracefx.ops.linalg.qr import geqrf
+from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.selection import stop_gradient
+from tracefx.transforms.custom_derivatives import custom_jvp
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Array
+    logabsdet: Array
+
+
+# ------------------------------------------------------------------ det
+
+
+def det(a: ArrayLike) -> Array:
+    """The determinants of square matrices: `f32[..., n, n]` gives `f32[...]`. Singular ones have derivatives, too.
+
+    Raises ValueError for matrices that are not square.
+
+    >>> import numpy as np
+    >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., dtype=float32)
+    """
+    return _det(square_matrices("det", a))
+
+
+@at_once()
+def _det(a: Array) -> Array:
+    n = a.shape[-1]
+    if n == 2:
+        return a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+    if n == 3:
+        minors = [a[..., 1, j] * a[..., 2, k] - a[..., 1, k] * a[..., 2, j] for j, k in ((1, 2), (2, 0), (0, 1))]
+        return a[..., 0, 0] * minors[0] + a[..., 0, 1] * minors[1] + a[..., 0, 2] * minors[2]
+    out: Array = _determinant(a)
+    return out
+
+
+@custom_jvp
+def _determinant(a: Array) -> Array:
+    direction, logarithm = _by_lu(a)
+    return direction * convert(exp(logarithm), a.dtype)
+
+
+@_determinant.defjvp
+def _pushed(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (a,), (t,) = primals, tangents
+    return _determinant(a), total(diagonal(_adjugate_times(a, t)), axis=-1)
+
+
+def _adjugate_times(a: Array, b: Array) -> Array:
+    """`det(a) a^-1 b`, without division by the last pivot, which is zero where the rank is one too low.
+
+    Where more than that is missing, all is zero.
+    """
+    n = a.shape[-1]
+    if n == 1:
+        return b
+    found, pivots, permutation = lu(a)
+    so_far = cumprod(diagonal(found), axis=-1) * _parity(pivots, a)[..., None]
+    value, before = so_far[..., -1], so_far[..., -2]
+    last = mask_on(a.shape) & (broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1) == n - 1)
+    upper = where(last, (1.0 / before)[..., None, None], found)
+    column = triangular_solve(upper, full(a.aval.update(shape=(*a.shape[:-1], 1)), 1), left_side=True)
+    hopeless = ~all(isfinite(stop_gradient(column)), axis=(-2, -1), keepdims=True) & all(
+        isfinite(stop_gradient(a)), axis=(-2, -1), keepdims=True
+    )
+    upper, b = where(hopeless, eye(a.dtype, n), upper), where(hopeless, 0.0, b)
+    x = triangular_solve(found, permuted(b, permutation), left_side=True, lower=True, unit_diagonal=True)
+    x = concatenate([x[..., :-1, :] * value[..., None, None], x[..., -1:, :]], axis=-2)
+    return triangular_solve(upper, x, left_side=True)
+
+
+def _parity(pivots: Array, a: Array) -> Array:
+    """1 or -1, by the number of rows that were exchanged."""
+    exchanged = total(pivots != broadcasted_iota(dtypes.int32, pivots.shape, pivots.ndim - 1), axis=-1)
+    return convert(1 - 2 * (exchanged % 2), a.dtype)
+
+
+# ------------------------------------------------------------------ slogdet
+
+
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
+    """The sign of the determinants of square matrices, of complex ones a number on the unit circle, and the logarithms
+    of their absolute values: `f32[..., n, n]` gives two `f32[...]`. 0 and minus infinity for singular ones.
+
+    `method` is "lu" or, for real matrices, "qr".
+
+    Raises ValueError for matrices that are not square and for other methods.
+
+    >>> import numpy as np
+    >>> slogdet(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0., dtype=float32))
+    """
+    if method not in (None, "lu", "qr"):
+        raise ValueError(f'slogdet: method must be "lu" or "qr", got {method!r}')
+    x = square_matrices("slogdet", a)
+    if method == "qr" and dtypes.is_complex(x.dtype):
+        raise NotImplementedError('slogdet: method "qr" is for real matrices; use "lu"')
+    return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
+
+
+@at_once("by_qr")
+def _slogdet(a: Array, *, by_qr: bool) -> tuple[Array, Array]:
+    out: tuple[Array, Array] = _logarithm(by_qr, a)
+    return out
+
+
+def _sign_and_logarithm(by_qr: bool, a: Array) -> tuple[Array, Array]:
+    if by_qr:
+        return _by_qr(a)
+    n = a.shape[-1]
+    if n not in (1, 2):
+        return _by_lu(a)
+    value = a[..., 0, 0] if n == 1 else a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+    return sign(value), log(absolute(value))
+
+
+def _by_lu(a: Array) -> tuple[Array, Array]:
+    found, pivots, _ = lu(a)
+    factors = diagonal(found)
+    return _parity(pivots, a) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
+
+
+def _by_qr(a: Array) -> tuple[Array, Array]:
+    found, taus = geqrf(a)
+    factors = diagonal(found)
+    flips = prod(where(taus[..., : a.shape[-1] - 1] != 0, -1.0, 1.0), axis=-1)
+    return convert(flips, a.dtype) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
+
+
+_logarithm = custom_jvp(_sign_and_logarithm, nondiff_argnums=(0,))
+
+
+@_logarithm.defjvp
+def _rates(
+    by_qr: bool, primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    (a,), (t,) = primals, tangents
+    direction, logarithm = _logarithm(by_qr, a)
+    rate = total(diagonal(solved(a, t)), axis=-1)
+    if not dtypes.is_complex(a.dtype):
+        return (direction, logarithm), (full(direction.aval, 0), rate)
+    turned = complex(full(logarithm.aval, 0), rate.imag)
+    return (direction, logarithm), (turned * direction, rate.real)

@@ -1,0 +1,191 @@
+"""Norms of vectors and matrices, condition numbers and ranks."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.at_once import at_once
+from tracefx.numpy.linalg.decompositions import matrices, svd, svdvals
+from tracefx.numpy.linalg.solving import inv
+from tracefx.numpy.logic import isnan
+from tracefx.numpy.promoting import inexact, operand, to_type
+from tracefx.numpy.reductions import any, max, min
+from tracefx.numpy.reductions import sum as total
+from tracefx.numpy.shapes import moveaxis
+from tracefx.numpy.transcendentals import sqrt
+from tracefx.numpy.ufuncs import absolute, power, square, where
+from tracefx.ops.shape import expand_dims
+from tracefx.ops.static import axes_of
+
+# ------------------------------------------------------------------ norms
+
+
+def norm(
+    x: ArrayLike,
+    ord: int | float | str | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+) -> Array:
+    """The norms of vectors, along one `axis`, or of matrices, along two.
+
+    Without `ord` it is the root of the sum of the squares, of all elements if there is no `axis` either. For vectors
+    `ord` is any number; for matrices "fro", "nuc" (the sum of the singular values), 2 and -2 (the largest and the least
+    of them), 1 and -1 (the largest and the least sum of a column), inf and -inf (of a row).
+
+    Raises ValueError for other orders and for more axes.
+
+    >>> import numpy as np
+    >>> norm(np.array([3.0, 4.0]))
+    Array(5., dtype=float32)
+    """
+    value = as_array(inexact(x, "norm: x"))
+    if axis is None:
+        if ord is None:
+            return sqrt(total(_squares(value), keepdims=keepdims))
+        over = tuple(range(value.ndim))
+    else:
+        over = axes_of("norm", axis if isinstance(axis, tuple) else (axis,), value.ndim, "axis")
+    if len(over) == 1:
+        return vector_norm(value, axis=over, keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(over) != 2:
+        raise ValueError(f"norm: axis must be one axis, for vectors, or two, for matrices, got {over} of {value.aval}")
+    return _matrix_norm(value, "fro" if ord is None else ord, over, keepdims)
+
+
+def _squares(x: Array) -> Array:
+    """The squares of absolute values."""
+    return square(x.real) + square(x.imag) if dtypes.is_complex(x.dtype) else square(x)
+
+
+def _matrix_norm(x: Array, ord: int | float | str, axes: Sequence[int], keepdims: bool) -> Array:
+    row, column = axes
+    if ord in ("f", "fro"):
+        return sqrt(total(_squares(x), axis=(row, column), keepdims=keepdims))
+    if ord in (1, -1, math.inf, -math.inf):
+        summed, other = (row, column) if ord in (1, -1) else (column, row)
+        sums = total(absolute(x), axis=summed, keepdims=keepdims)
+        if not keepdims and other > summed:
+            other -= 1
+        if ord in (1, math.inf):
+            return max(sums, axis=other, keepdims=keepdims, initial=0)
+        return min(sums, axis=other, keepdims=keepdims)
+    if ord in ("nuc", 2, -2):
+        s = svdvals(moveaxis(x, (row, column), (-2, -1)))
+        if ord == 2:
+            out = max(s, axis=-1, initial=0)
+        else:
+            out = min(s, axis=-1) if ord == -2 else total(s, axis=-1)
+        return expand_dims(out, sorted((row, column))) if keepdims else out
+    raise ValueError(f'norm: ord of matrices must be "fro", "nuc", 1, -1, 2, -2, inf or -inf, got {ord!r}')
+
+
+def vector_norm(
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    ord: int | float | str = 2,
+) -> Array:
+    """The norms of vectors along `axis`, which may be several axes or all: `sum(abs(x) ** ord) ** (1 / ord)`.
+
+    For `ord` inf and -inf, the largest and the least absolute value; for 0, the number of elements that aren't zero.
+
+    >>> import numpy as np
+    >>> vector_norm(np.array([3.0, -4.0]), ord=1)
+    Array(7., dtype=float32)
+    """
+    value = as_array(inexact(x, "vector_norm: x"))
+    if isinstance(ord, str):
+        raise ValueError(f"vector_norm: ord must be a number, got {ord!r}")
+    if ord == 2:
+        return sqrt(total(_squares(value), axis=axis, keepdims=keepdims))
+    if ord == math.inf:
+        return max(absolute(value), axis=axis, keepdims=keepdims, initial=0)
+    if ord == -math.inf:
+        return min(absolute(value), axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return total(value != 0, axis=axis, dtype=dtypes.real_dtype(value.dtype), keepdims=keepdims)
+    if ord == 1:
+        return total(absolute(value), axis=axis, keepdims=keepdims)
+    return power(total(absolute(value) ** ord, axis=axis, keepdims=keepdims), 1.0 / ord)
+
+
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
+    """The norms of matrices, in the last two axes; `ord` as in `norm`.
+
+    >>> import numpy as np
+    >>> matrix_norm(np.array([[1.0, 2.0], [3.0, -4.0]]), ord=1)
+    Array(6., dtype=float32)
+    """
+    return norm(x, ord=ord, axis=(-2, -1), keepdims=keepdims)
+
+
+# ------------------------------------------------------------------ condition and rank
+
+
+def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
+    """How much a matrix magnifies errors: its norm of order `p` times that of its inverse; infinite if it has none.
+
+    Without `p`, and for 2, the quotient of the largest and the least singular value, of matrices of any shape.
+
+    Raises ValueError for empty matrices, and for those that are not square with other orders.
+
+    >>> import numpy as np
+    >>> cond(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
+    2.0
+    """
+    value = matrices("cond", x)
+    if not value.shape[-1] or not value.shape[-2]:
+        raise ValueError(f"cond: matrices must have elements, got {value.aval}")
+    if p not in (None, 2, -2) and value.shape[-1] != value.shape[-2]:
+        raise ValueError(f"cond: for p = {p!r} matrices must be square, got {value.aval}")
+    return _cond(value, p=p)
+
+
+@at_once("p")
+def _cond(x: Array, *, p: int | float | str | None) -> Array:
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        first, last = s[..., 0], s[..., -1]
+        if p != -2:
+            return first / last
+        out = last / first
+    else:
+        out = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    return where(isnan(out) & ~any(isnan(x), axis=(-2, -1)), math.inf, out)
+
+
+def matrix_rank(
+    M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
+) -> Array:
+    """The number of singular values greater than `rtol` times the largest one, or greater than `tol`: `f32[..., m, n]`
+    gives `i32[...]`. Of a vector, whether it has an element that isn't zero.
+
+    `rtol` is the larger size times the dtype's precision unless given. `hermitian` matrices are decomposed by their
+    eigenvalues.
+
+    >>> import numpy as np
+    >>> matrix_rank(np.array([[1.0, 1.0], [1.0, 1.0]])).tolist()
+    1
+    """
+    if tol is not None and rtol is not None:
+        raise ValueError("matrix_rank: tol is absolute and rtol relative; give one of them")
+    x = as_array(inexact(M, "matrix_rank: M"))
+    if x.ndim < 2:
+        return any(x != 0).astype("int32")
+    s = svd(x, full_matrices=False, compute_uv=False, hermitian=hermitian)
+    if tol is not None:
+        least = as_array(operand(tol, "matrix_rank: tol"))[..., None]
+    else:
+        part = s.dtype
+        relative = builtins.max(x.shape[-2:]) * float(dtypes.finfo(part).eps) if rtol is None else rtol
+        least = as_array(to_type(relative, part, what="matrix_rank: rtol"))[..., None] * max(
+            s, axis=-1, keepdims=True, initial=0
+        )
+    return total(s > least, axis=-1)

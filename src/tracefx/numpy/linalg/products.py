@@ -1,0 +1,179 @@
+"""Products of vectors and matrices, and parts of matrices, with the arguments that the array API gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.numpy import creation, linear, products, shapes
+from tracefx.numpy.promoting import converted, operand
+from tracefx.ops.contraction import PrecisionLike
+from tracefx.ops.static import axis_of
+
+
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
+    """The vectors at right angles to both, as long as the parallelogram they span is large. They have 3 components.
+
+    >>> import numpy as np
+    >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    for i, each in enumerate((x1, x2)):
+        x = as_array(operand(each, f"cross: x{i + 1}"))
+        if x.shape[axis_of("cross", axis, x.ndim)] != 3:
+            raise ValueError(f"cross: vectors must have 3 components along axis {axis}, got {x.aval}")
+    return products.cross(x1, x2, axis=axis)
+
+
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """All products of an element of one vector and one of another: `f32[m]` and `f32[n]` give `f32[m, n]`.
+
+    >>> import numpy as np
+    >>> outer(np.arange(2), np.arange(3)).tolist()
+    [[0, 0, 0], [0, 1, 2]]
+    """
+    x, y = [as_array(operand(v, f"outer: x{i + 1}")) for i, v in enumerate((x1, x2))]
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"outer takes vectors, got {x.aval} and {y.aval}")
+    return linear.outer(x, y)
+
+
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of products along an axis, those of `x1` conjugated; other axes broadcast.
+
+    >>> import numpy as np
+    >>> vecdot(np.array([1, 2, 3]), np.array([4, 5, 6])).tolist()
+    32
+    """
+    return products.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def matmul(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
+
+    >>> import numpy as np
+    >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
+    (5, 2, 4)
+    """
+    return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def tensordot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sum over some axes of both: the last and first `axes`, or a pair of sequences.
+
+    >>> import numpy as np
+    >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
+    (2, 5)
+    """
+    return linear.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def matrix_transpose(x: ArrayLike, /) -> Array:
+    """Matrices with rows and columns exchanged.
+
+    >>> import numpy as np
+    >>> matrix_transpose(np.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    return shapes.matrix_transpose(x)
+
+
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
+    """The diagonals of matrices; for positive `offset` beyond the main one, for negative below it.
+
+    >>> import numpy as np
+    >>> diagonal(np.arange(6).reshape(2, 3)).tolist()
+    [0, 4]
+    """
+    return creation.diagonal(x, offset, -2, -1)
+
+
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
+    """The sums of the diagonals of matrices.
+
+    >>> import numpy as np
+    >>> trace(np.arange(6).reshape(2, 3)).tolist()
+    4
+    """
+    return creation.trace(x, offset, -2, -1, dtype)
+
+
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
+    """The product of matrices, in the order that takes the fewest multiplications. The first and the last may be
+    vectors.
+
+    Raises ValueError if the sizes don't fit.
+
+    >>> import numpy as np
+    >>> multi_dot([np.ones((2, 3)), np.ones((3, 4)), np.ones(4)]).tolist()
+    [12.0, 12.0]
+    """
+    given = list(arrays)
+    if len(given) < 2:
+        raise ValueError(f"multi_dot takes two arrays or more, got {len(given)}")
+    values = [as_array(v) for v in converted("multi_dot", *given)]
+    ranks = [v.ndim for v in values]
+    if any(n != 2 for n in ranks[1:-1]) or ranks[0] not in (1, 2) or ranks[-1] not in (1, 2):
+        raise ValueError(f"multi_dot takes matrices, the first and the last may be vectors, got {_shown(values)}")
+    if any(x.shape[-1] != y.shape[0] for x, y in pairwise(values)):
+        raise ValueError(f"multi_dot: each must have as many columns as the next has rows, got {_shown(values)}")
+    rows = 1 if ranks[0] == 1 else values[0].shape[0]
+    columns = 1 if ranks[-1] == 1 else values[-1].shape[1]
+    sizes = [rows, *[v.shape[0] for v in values[1:]], columns]
+    return _joined(values, _cuts(sizes), 0, len(values) - 1, precision)
+
+
+def _shown(values: Sequence[Array]) -> str:
+    return ", ".join([str(v.aval) for v in values])
+
+
+def _cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """For each run of matrices, after which of them it is cut: by the least number of multiplications."""
+    count = len(sizes) - 1
+    costs = {(i, i): 0 for i in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(2, count + 1):
+        for first in range(count - length + 1):
+            last = first + length - 1
+            found = [
+                (costs[first, k] + costs[k + 1, last] + sizes[first] * sizes[k + 1] * sizes[last + 1], k)
+                for k in range(first, last)
+            ]
+            costs[first, last], cuts[first, last] = min(found)
+    return cuts
+
+
+def _joined(
+    values: Sequence[Array], cuts: dict[tuple[int, int], int], first: int, last: int, precision: PrecisionLike
+) -> Array:
+    if first == last:
+        return values[first]
+    cut = cuts[first, last]
+    left, right = _joined(values, cuts, first, cut, precision), _joined(values, cuts, cut + 1, last, precision)
+    return linear.matmul(left, right, precision=precision)

@@ -1,0 +1,275 @@
+"""Solutions of linear equations, inverses, and what is made of them. Leading axes are a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array
+from tracefx.numpy.at_once import at_once
+from tracefx.numpy.linalg.decompositions import matrices, square_matrices, svd
+from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.reductions import sum as total
+from tracefx.numpy.shapes import moveaxis
+from tracefx.numpy.ufuncs import where
+from tracefx.ops.basis import broadcast_to, convert, full, reshape
+from tracefx.ops.linalg.lu import lu, lu_solve
+from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrized
+from tracefx.ops.selection import stop_gradient
+from tracefx.ops.shape import expand_dims, squeeze
+from tracefx.ops.static import ShapeError, static_int, static_ints
+from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.solvers import custom_linear_solve
+
+# ------------------------------------------------------------------ solve, inv
+
+
+def inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+    """Two operands in the dtype in which they meet, floats or complex numbers."""
+    x, y = converted(name, a, b)
+    dtype = inexact_dtype(x.aval.dtype)
+    return as_array(retyped(x, dtype, x.aval.weak_type)), as_array(retyped(y, dtype, y.aval.weak_type))
+
+
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """The `x` for which `a x` is `b`, for square matrices `a` (`f32[..., n, n]`).
+
+    `b` is one vector (`f32[n]`), or matrices (`f32[..., n, k]`). Where `a` is singular, infinities or NaN.
+
+    Raises ValueError if the sizes don't fit.
+
+    >>> import numpy as np
+    >>> solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0])).tolist()
+    [2.0, 1.0]
+    """
+    x, y = inexact_pair("solve", a, b)
+    x = square_matrices("solve", x)
+    n = x.shape[-1]
+    if not y.ndim or y.shape[max(y.ndim - 2, 0)] != n:
+        raise ValueError(
+            f"solve: b must be a vector of {n} numbers or matrices of {n} rows, as a is {x.aval}, got {y.aval}"
+        )
+    stack = broadcast_shapes("solve", x.shape[:-2], y.shape[:-2])
+    columns = expand_dims(y, (1,)) if y.ndim == 1 else y
+    x, columns = broadcast_to(x, (*stack, n, n)), broadcast_to(columns, (*stack, *columns.shape[-2:]))
+    out = solved(x, columns)
+    return squeeze(out, (out.ndim - 1,)) if y.ndim == 1 else out
+
+
+@at_once()
+def solved(a: Array, b: Array) -> Array:
+    """`solve` for stacks of matrices of one shape and dtype."""
+    found, _, permutation = lu(stop_gradient(a))
+
+    def product(x: Array) -> Array:
+        return matmul(a, x)
+
+    def forwards(_: object, y: Array) -> Array:
+        return lu_solve(found, permutation, y)
+
+    def backwards(_: object, y: Array) -> Array:
+        return lu_solve(found, permutation, y, trans=1)
+
+    out: Array = custom_linear_solve(product, b, forwards, backwards)
+    return out
+
+
+def inv(a: ArrayLike) -> Array:
+    """The inverses of square matrices: `f32[..., n, n]`. Where one is singular, infinities or NaN.
+
+    Raises ValueError for matrices that are not square.
+
+    >>> import numpy as np
+    >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    x = square_matrices("inv", a)
+    return _inverse(x)
+
+
+@at_once()
+def _inverse(x: Array) -> Array:
+    one = eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
+    return solved(x, as_array(retyped(one, x.dtype, x.weak_type)))
+
+
+def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
+    """The product of `n` times the matrix `a`; for negative `n`, of its inverse.
+
+    Raises ValueError for matrices that are not square, TypeError if `n` is no integer known while tracing.
+
+    >>> import numpy as np
+    >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
+    count = static_int("matrix_power", n, "n")
+    x = as_array(operand(a, "matrix_power: a"))
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"matrix_power takes square matrices, got {x.aval}")
+    return _power(inv(x) if count < 0 else x, count=abs(count))
+
+
+@at_once("count")
+def _power(x: Array, *, count: int) -> Array:
+    if count == 0:
+        return eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
+    out: Array | None = None
+    while True:
+        count, odd = divmod(count, 2)
+        if odd:
+            out = x if out is None else out @ x
+        if not count:
+            assert out is not None
+            return out
+        x = x @ x
+
+
+# ------------------------------------------------------------------ tensors as matrices
+
+
+def tensorinv(a: ArrayLike, ind: SupportsIndex = 2) -> Array:
+    """The inverse of a tensor with respect to `tensordot` over its first `ind` axes.
+
+    The product of the sizes of those axes must be that of the others.
+
+    >>> import numpy as np
+    >>> tensorinv(np.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
+    x, count = as_array(operand(a, "tensorinv: a")), static_int("tensorinv", ind, "ind")
+    if count <= 0:
+        raise ValueError(f"tensorinv: ind must be positive, got {count}")
+    first, rest = x.shape[:count], x.shape[count:]
+    if math.prod(first) != math.prod(rest):
+        raise ValueError(f"tensorinv: the first {count} axes of {x.aval} must have as many elements as the others")
+    return reshape(inv(reshape(x, (math.prod(first), math.prod(rest)))), (*rest, *first))
+
+
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The `x` for which `tensordot(a, x, x.ndim)` is `b`; `axes` of `a` are moved to its end first.
+
+    >>> import numpy as np
+    >>> tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
+    (6,)
+    """
+    x, y = as_array(operand(a, "tensorsolve: a")), as_array(operand(b, "tensorsolve: b"))
+    if axes is not None:
+        for axis in static_ints("tensorsolve", axes, "axes"):
+            x = moveaxis(x, axis, -1)
+    sizes = x.shape[y.ndim :]
+    if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
+        raise ValueError(
+            f"tensorsolve: a must begin with the axes of b, and the others have as many elements, got {x.aval} and "
+            f"{y.aval}"
+        )
+    return reshape(solve(reshape(x, (y.size, y.size)), reshape(y, (y.size,))), sizes)
+
+
+# ------------------------------------------------------------------ pinv
+
+
+def pinv(
+    a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None
+) -> Array:
+    """The pseudo-inverse of matrices: `f32[..., m, n]` gives `f32[..., n, m]`.
+
+    Singular values of at most `rtol` (or `rcond`) times the largest one count as zero; it is 10 times the larger size
+    times the dtype's precision unless given. `hermitian` matrices are decomposed by their eigenvalues.
+
+    >>> import numpy as np
+    >>> pinv(np.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    if rcond is not None:
+        if rtol is not None:
+            raise ValueError("pinv: rtol and rcond are the same; give one of them")
+        rtol = rcond
+    x = matrices("pinv", a)
+    if not x.size:
+        return full(x.aval.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2])), 0)
+    if rtol is None:
+        rtol = 10.0 * max(x.shape[-2:]) * float(dtypes.finfo(x.dtype).eps)
+    part = dtypes.real_dtype(x.dtype)
+    return _pinv(x, as_array(to_type(rtol, part, what="pinv: rtol")), hermitian=bool(hermitian))
+
+
+@at_once("hermitian")
+def _pinv(x: Array, rtol: Array, *, hermitian: bool) -> Array:
+    return _pseudo_inverse(hermitian, x, stop_gradient(rtol))
+
+
+def _pseudo(hermitian: bool, x: Array, rtol: Array) -> Array:
+    u, s, vh = svd(x, full_matrices=False, hermitian=hermitian)
+    cutoff = rtol[..., None] * s[..., :1]
+    kept = where(s > cutoff, s, math.inf)
+    return adjoint(vh) @ (adjoint(u) / convert(kept, x.dtype)[..., None])
+
+
+_pseudo_inverse = custom_jvp(_pseudo, nondiff_argnums=(0,))
+
+
+@_pseudo_inverse.defjvp
+def _pushed(hermitian: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (a, rtol), (t, _) = primals, tangents
+    p: Array = _pseudo_inverse(hermitian, a, rtol)
+    if hermitian:
+        a, t = symmetrized(a), symmetrized(t)
+    ph, th = adjoint(p), adjoint(t)
+    if a.shape[-2] >= a.shape[-1]:
+        left, right = (p @ ph) @ th, (th @ ph) @ p
+        return p, -(p @ t) @ p + left - (left @ a) @ p + right - (p @ a) @ right
+    left, right = p @ (ph @ th), th @ (ph @ p)
+    return p, -p @ (t @ p) + left - left @ (a @ p) + right - p @ (a @ right)
+
+
+# ------------------------------------------------------------------ lstsq
+
+
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_resid: bool = False
+) -> tuple[Array, Array, Array, Array]:
+    """The `x` for which `a x` is nearest to `b`: a matrix `f32[m, n]`, and a vector `f32[m]` or matrix `f32[m, k]`.
+
+    The results are `x`, of all that are nearest the least; the squares of the distances of the columns; the rank of
+    `a`; and its singular values. Those below `rcond` times the largest count as zero. With `numpy_resid` there are no
+    distances where NumPy gives none: then the rank must be known while tracing.
+
+    Raises ValueError if the numbers of rows differ, TypeError for more axes.
+
+    >>> import numpy as np
+    >>> lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(3).tolist()
+    [2.0]
+    """
+    x, y = inexact_pair("lstsq", a, b)
+    if x.ndim and y.ndim and x.shape[0] != y.shape[0]:
+        raise ValueError(f"lstsq: a and b must have as many rows, got {x.aval} and {y.aval}")
+    if x.ndim != 2 or y.ndim not in (1, 2):
+        raise TypeError(f"lstsq: a must be a matrix and b a vector or a matrix, got {x.aval} and {y.aval}")
+    m, n = x.shape
+    columns = y[:, None] if y.ndim == 1 else y
+    part = dtypes.real_dtype(x.dtype)
+    eps = float(dtypes.finfo(x.dtype).eps)
+    if not x.size:
+        nearest = full(ShapedArray((n, columns.shape[1]), x.dtype), 0)
+        s, rank = full(ShapedArray((0,), part), 0), full(ShapedArray((), dtypes.default_int()), 0)
+        distances = total((columns * columns.conj()).real, axis=0)
+    else:
+        cut = to_type(eps * max(m, n) if rcond is None else rcond, part, what="lstsq: rcond")
+        nearest, distances, rank, s = _nearest(x, columns, where(as_array(cut) < 0, eps, cut))
+    if numpy_resid and (int(rank) < n or m <= n):
+        distances = full(ShapedArray((0,), part), 0)
+    return reshape(nearest, (n,)) if y.ndim == 1 else nearest, distances, rank, s
+
+
+@at_once()
+def _nearest(a: Array, b: Array, rcond: Array) -> tuple[Array, Array, Array, Array]:
+    u, s, vh = svd(a, full_matrices=False)
+    kept = (s > 0) & (s >= rcond * s[0])
+    inverse = where(kept, 1.0 / where(kept, s, 1.0), 0.0)
+    x = adjoint(vh) @ (convert(inverse, a.dtype)[:, None] * (adjoint(u) @ b))
+    rest = b - a @ x
+    return x, total((rest * rest.conj()).real, axis=0), total(kept), s
