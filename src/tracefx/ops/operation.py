@@ -242,6 +242,7 @@ def refuse_keys(name: str, dtype: DType) -> NoReturn:
     )
 
 
+ANY_NUMBERS: Final = Domain("numbers of any dtype", lambda dtype: True)
 ANY: Final = Domain("any dtype", lambda dtype: True, keys=True)
 
 

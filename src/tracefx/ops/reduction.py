@@ -27,7 +27,7 @@ from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
 from tracefx.ops.cutting import pad
 from tracefx.ops.elementwise import LOGICAL, NUMBERS, add
-from tracefx.ops.operation import ANY, Domain, Operation, remembered, require_axes
+from tracefx.ops.operation import ANY_NUMBERS, Domain, Operation, remembered, require_axes
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.shape import slice_axis
 from tracefx.ops.static import static_int, static_ints
@@ -38,7 +38,7 @@ class Reduction(Operation):
     """Folds `axes` with an associative operation that has an identity."""
 
     axes: tuple[int, ...]
-    domain: ClassVar[Domain] = ANY
+    domain: ClassVar[Domain] = ANY_NUMBERS
     combine: ClassVar[str]
     """The StableHLO operation that folds two elements."""
 

@@ -30,7 +30,7 @@ from tracefx.ops.basis import broadcast_in_dim, move_axis, reshape
 from tracefx.ops.casting import cast
 from tracefx.ops.filling import broadcasted_iota
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
-from tracefx.ops.operation import miscounted
+from tracefx.ops.operation import miscounted, refuse_keys
 from tracefx.ops.static import AxisError, axis_of, static_int
 from tracefx.ops.windows import GatherScatterMode
 
@@ -111,6 +111,9 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable):
             raise TypeError("sort takes at least one operand, got none")
         if not 1 <= self.num_keys <= len(avals):
             raise ValueError(f"sort: num_keys must be from 1 to the number of operands, {len(avals)}: {self.num_keys}")
+        for aval in avals:
+            if dtypes.is_key(aval.dtype):
+                refuse_keys(self.name, aval.dtype)
         first = avals[0]
         if not 0 <= self.dimension < first.ndim:
             raise AxisError(f"sort: dimension must be an axis of {first}, counted from 0, got {self.dimension}")

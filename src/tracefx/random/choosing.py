@@ -61,6 +61,9 @@ _EXPONENT = 3
 @jit(static_argnames=("axis",))
 def _shuffled(key: Array, x: Array, axis: int) -> Array:
     """Sorted by random words, as often as makes ties unlikely enough."""
+    if dtypes.is_key(x.dtype):  # which aren't sorted
+        places = lax.broadcasted_iota(np.int32, x.shape, axis)
+        return fnp.take_along_axis(x, _shuffled(key, places, axis), axis)
     rounds = math.ceil(_EXPONENT * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
         key, now = split(key)
