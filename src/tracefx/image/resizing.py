@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Final, SupportsIndex
 
@@ -11,7 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
-from tracefx.core.handler import as_array
+from tracefx.core.handler import ROOT, as_array, handling
 from tracefx.core.values import Value, as_value
 from tracefx.image.methods import KERNELS, Kernel, ResizeMethod
 from tracefx.numpy import abs, arange, divide, logical_and, maximum, minimum, pad, sum, take, where
@@ -23,6 +24,9 @@ from tracefx.ops.static import axes_of
 
 _LEAST: Final = 1000 * float(np.finfo(np.float32).eps)
 """Weights whose sum is smaller are those of pixels that nothing is seen of."""
+
+_FEW: Final = 2**16
+"""So many weights are kept from one call to the next."""
 
 
 def resize(
@@ -60,8 +64,12 @@ def resize(
         return out
     x = inexact(x, "resize: image")
     dtype = _dtype_of_weights(x)
-    scales = [as_array(convert(as_value(sizes[d] / x.aval.shape[d] if sizes[d] else 1.0), dtype)) for d in along]
-    return _resampled(x, sizes, along, scales, [np.zeros((), dtype)] * len(along), kind, antialias, precision)
+    weights = []
+    for d in along:
+        n, m = x.aval.shape[d], sizes[d]
+        find = _kept_weights if n * m <= _FEW else _weights_of_sizes
+        weights.append(find(n, m, kind, antialias, dtype))
+    return _contracted(x, along, weights, precision)
 
 
 def scale_and_translate(
@@ -97,9 +105,8 @@ def scale_and_translate(
     for what, given in (("scale", scales), ("translation", moves)):
         if given.shape != (len(along),):
             raise ValueError(f"{name}: {what} must have a number for each of {len(along)} axes, got {given.aval}")
-    count = range(len(along))
-    each = [scales[i] for i in count], [moves[i] for i in count]
-    return _resampled(inexact(x, f"{name}: image"), sizes, along, *each, kind, antialias, precision)
+    weights = [_weights(x.aval.shape[d], sizes[d], scales[i], moves[i], kind, antialias) for i, d in enumerate(along)]
+    return _contracted(inexact(x, f"{name}: image"), along, weights, precision)
 
 
 def _shape(name: str, x: Value, shape: Sequence[int]) -> Shape:
@@ -114,23 +121,24 @@ def _dtype_of_weights(x: Value) -> DType:
     return dtypes.float32 if dtypes.itemsize_bits(dtype) < 32 else dtype
 
 
-def _resampled(
-    x: Value,
-    shape: Shape,
-    axes: Sequence[int],
-    scales: Sequence[Array],
-    moves: Sequence[ArrayLike],
-    method: ResizeMethod,
-    antialias: bool,
-    precision: PrecisionLike,
-) -> Array:
-    weights = [
-        _weights(x.aval.shape[d], shape[d], scale, move, method, antialias)
-        for d, scale, move in zip(axes, scales, moves, strict=True)
-    ]
+def _weights_of_sizes(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
+    """The weights that make `n` pixels to `m`."""
+    scale = as_array(convert(as_value(m / n if m else 1.0), dtype))
+    return _weights(n, m, scale, 0.0, method, antialias)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
+    """The same, computed once: for a program they are constants."""
+    with handling(ROOT):
+        return _weights_of_sizes(n, m, method, antialias, dtype)
+
+
+def _contracted(x: Value, axes: Sequence[int], weights: Sequence[Array], precision: PrecisionLike) -> Array:
+    """The image, each of the axes contracted with the first one of its weights."""
     # Axes that shrink come first, so that there is less to do for the others. A contracted axis goes to the end.
     order = list(range(x.aval.ndim))
-    for i in sorted(range(len(axes)), key=lambda i: shape[axes[i]] / max(x.aval.shape[axes[i]], 1)):
+    for i in sorted(range(len(axes)), key=lambda i: weights[i].shape[1] / max(weights[i].shape[0], 1)):
         place = order.index(axes[i])
         x = dot_general(x, convert(weights[i], x.aval.dtype), (((place,), (0,)), ((), ())), precision)
         order.append(order.pop(place))

@@ -109,7 +109,7 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
     def kernel(self, *args: NDArray) -> NDArray:
         lhs, rhs = args
         out = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
-        inner = _accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
+        inner = accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
         if lhs.dtype != inner:
             lhs = cast(lhs, inner)
         if rhs.dtype != inner:
@@ -262,7 +262,7 @@ def _wealth(dtype: DType) -> tuple[bool, int, int, int, bool]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _accumulator(operand: DType, out: DType) -> DType:
+def accumulator(operand: DType, out: DType) -> DType:
     """The dtype NumPy multiplies and adds in: that of operands or result that holds more, and at least 32 bits."""
     if dtypes.is_bool(out):
         return out

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, final
 
+import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
@@ -13,7 +15,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, Builder, Dims, Ir, Text
-from tracefx.core.dtypes import DType, DTypeLike, Kind
+from tracefx.core.dtypes import DType, DTypeLike, Kind, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.printer import ShownAsJax
@@ -21,7 +23,8 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import convert, fit, full, move_axis, reshape
 from tracefx.ops.bilinear import Bilinear
-from tracefx.ops.contraction import PrecisionLike, Precisions, precision_config, precisions
+from tracefx.ops.casting import cast
+from tracefx.ops.contraction import PrecisionLike, Precisions, accumulator, precision_config, precisions
 from tracefx.ops.convolution_numbers import (
     Axes,
     ConvDimensionNumbers,
@@ -30,10 +33,11 @@ from tracefx.ops.convolution_numbers import (
     conv_shape_tuple,
     dilated,
     placed,
+    steps,
     taken,
 )
-from tracefx.ops.cutting import rev
-from tracefx.ops.operation import Compiled, remembered
+from tracefx.ops.cutting import Pad, rev
+from tracefx.ops.operation import Operation, remembered, run_alone
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.static import static_int, static_ints
 
@@ -43,9 +47,15 @@ _FIELDS: Final = (
 )
 
 
+_FEW: Final = 2**20
+"""How many products NumPy is left to."""
+_COPIED: Final = 2**15
+"""How many elements it may have to copy for them."""
+
+
 @final
 @frozen(eq=False)
-class ConvGeneralDilated(Compiled, Bilinear, ShownAsJax):
+class ConvGeneralDilated(Operation, Bilinear, ShownAsJax):
     """Each group of features, or of the batch, is convolved by itself; the groups of the result follow each other."""
 
     name = "conv_general_dilated"
@@ -153,6 +163,61 @@ class ConvGeneralDilated(Compiled, Bilinear, ShownAsJax):
             raise ValueError(
                 f"conv_general_dilated: batch_group_count {self.batch_group_count} must divide lhs's batch of {batch}"
             )
+
+    # ------------------------------------------------------------------ evaluation
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        """By NumPy where that is done before XLA would begin, and nothing is worth compiling."""
+        if len(args) != 2:
+            return super().evaluate(args)
+        lhs, rhs = [a.aval for a in args]
+        out = self.out_aval(lhs, rhs)
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        products = out.size * rhs.size // max(rhs.shape[rhs_spec[0]], 1)
+        copied = lhs.shape[lhs_spec[0]] * lhs.shape[lhs_spec[1]]
+        for d, k in zip(out_spec[2:], rhs_spec[2:], strict=True):
+            copied *= out.shape[d] * rhs.shape[k]
+        return super().evaluate(args) if products <= _FEW and copied <= _COPIED else run_alone(self, args)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        """The windows as the rows of a matrix for each group, times the kernels as columns."""
+        lhs, rhs = args
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        out = self.preferred_element_type or lhs.dtype
+        inner = accumulator(lhs.dtype, out)
+        x, w = cast(lhs, inner).transpose(lhs_spec), cast(rhs, inner).transpose(rhs_spec)
+        pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
+        if any(map(any, pads)):
+            x = Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.zeros((), inner))
+        n, features = x.shape[:2]
+        outs, window = w.shape[0], w.shape[2:]
+        wide = [dilated(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
+        sizes = [steps(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
+        groups, n = self.groups, n // self.batch_group_count
+        if not (n * outs * w.size * math.prod(sizes)):
+            return np.zeros(placed((n, outs, *sizes), out_spec), out)
+        if x.shape[:2] == w.shape[:2] == (1, 1) and self.rhs_dilation == (1,):
+            row = np.correlate(x[0, 0], w[0, 0].conj())[:: self.window_strides[0]]
+            return cast(row, out).reshape(placed((1, 1, *sizes), out_spec))
+        # Axes: batch, features, places, window; one of the first two is apart in groups.
+        strides = x.strides
+        moves = [step * s for step, s in zip(strides[2:], self.window_strides, strict=True)]
+        inside = [step * b for step, b in zip(strides[2:], self.rhs_dilation, strict=True)]
+        each = n * strides[0] if self.batch_group_count > 1 else features // groups * strides[1]
+        shape = (groups, n, *sizes, w.shape[1], *window)
+        rows = np.lib.stride_tricks.as_strided(
+            x, shape, (each, strides[0], *moves, strides[1], *inside), writeable=False
+        )
+        places = n * math.prod(sizes)
+        columns = w.reshape(groups, outs // groups, -1)
+        products = np.matmul(rows.reshape(groups, places, -1), columns.transpose(0, 2, 1))
+        found = products.reshape(groups, n, *sizes, outs // groups)
+        last = found.ndim - 1
+        found = found.transpose(1, 0, last, *range(2, last)).reshape(n, outs, *sizes)
+        found = found.transpose(sorted(range(len(out_spec)), key=out_spec.__getitem__))
+        return found if found.dtype == out else cast(found, out)
 
     # ------------------------------------------------------------------ derivatives
 
