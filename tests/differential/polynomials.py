@@ -12,6 +12,8 @@ from tracefx.testing.tolerances import SUMMED, Ulps
 P: Final = grid(4)
 Q: Final = grid(3, seed=1)
 FEW: Final = ("int32", "bfloat16", "float32", "complex64")
+SPECTRAL: Final = Ulps(512, 512, least=1.0, beside_largest=True)
+"""For what comes of decompositions of matrices."""
 WINDOW: Final = Ulps(16, 16, least=1.0)
 
 
@@ -99,5 +101,44 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call("a"), call(c_grid(2))],
         ulps=Ulps(16, 16, 4),
         dtypes=("int32", "bfloat16", "float32", "float64"),
+    ),
+    record(
+        "poly",
+        call(grid(3)),
+        values=[call(i32(1, 2)), call(f32()), call(2.0), call(c_grid(2)), call(f32([2, 1], [1, 2]))],
+        refused=[call("a"), call(grid(2, 3))],
+        ulps=SUMMED,
+        dtypes=("int32", "float32", "complex64"),
+    ),
+    record(
+        "roots",
+        call(f32(1, -3.5, 2), strip_zeros=False),
+        values=[call(f32(0, 1, -3, 2), strip_zeros=False), call(f32(0, 0), strip_zeros=False), call(f32(1))],
+        refused=[call("a"), call(grid(2, 2))],
+        derivatives=False,
+        ulps=SPECTRAL,
+        dtypes=("float32", "complex64"),
+    ),
+    record(
+        "polyfit",
+        call(grid(6), grid(6, seed=1), 2),
+        values=[
+            call(grid(6), grid(6, 2, seed=1), 1, w=f32(1, 2, 1, 2, 1, 2)),
+            call(grid(6), grid(6, seed=1), 1, cov=True),
+            call(grid(6), grid(6, 2, seed=1), 1, cov="unscaled"),
+            call(grid(6), grid(6, seed=1), 1, full=True),
+        ],
+        refused=[
+            call(grid(6), grid(6), -1),
+            call(grid(2, 3), grid(2), 1),
+            call(grid(3), grid(2), 1),
+            call(grid(3), grid(3), 1, w=grid(2)),
+            call(f32(), f32(), 1),
+            call(grid(2), grid(2), 3, cov=True),
+        ],
+        derivatives=False,
+        batched=False,
+        ulps=SPECTRAL,
+        dtypes=("float32", "float64"),
     ),
 )

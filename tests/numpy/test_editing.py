@@ -83,3 +83,11 @@ def test_zeros_in_front_of_coefficients_are_left_out_where_they_are_known() -> N
     assert (quotient.tolist(), rest.tolist()) == ([1.0, 2.0], [0.5])
     with pytest.raises(TypeError, match="leave trim_leading_zeros out"):
         fx.jit(lambda p: fnp.polymul(p, p, trim_leading_zeros=True))(np.ones(2))
+
+
+def test_roots_without_the_zeros_in_front() -> None:
+    found = np.sort(np.asarray(fnp.roots(np.array([0.0, 1.0, -3.0, 2.0]))).real)
+    np.testing.assert_allclose(found, [1.0, 2.0], rtol=1e-5)
+    assert fnp.roots(np.array([0.0, 0.0])).shape == (0,)
+    with pytest.raises(TypeError, match="pass strip_zeros=False"):
+        fx.jit(fnp.roots)(np.ones(3))

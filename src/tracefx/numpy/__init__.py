@@ -282,6 +282,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.correlations import corrcoef, cov
     from tracefx.numpy.differences import cumulative_prod, cumulative_sum, diff, ediff1d, gradient, trapezoid, unwrap
     from tracefx.numpy.editing import delete, fill_diagonal, insert, put_along_axis, resize, trim_zeros
+    from tracefx.numpy.fits import poly, polyfit, roots
     from tracefx.numpy.float_parts import frexp, ldexp, modf, spacing
     from tracefx.numpy.index_tricks import (
         c_,
@@ -411,3 +412,4 @@ __all__ += ["convolve", "correlate"]
 __all__ += ["apply_along_axis", "apply_over_axes", "frompyfunc", "ufunc", "vectorize"]
 __all__ += ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]
 __all__ += ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval"]
+__all__ += ["poly", "polyfit", "roots"]

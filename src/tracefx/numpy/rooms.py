@@ -36,6 +36,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "vectorizing": "apply_along_axis apply_over_axes frompyfunc ufunc vectorize",
         "window_functions": "bartlett blackman hamming hanning i0 kaiser",
         "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
+        "fits": "poly polyfit roots",
     }
 )
 
