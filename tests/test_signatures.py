@@ -26,7 +26,7 @@ import tracefx.scipy.signal
 LACKING: Final = frozenset(
     {
         *("device", "out_sharding", "sharding", "to", "axis_index_groups"),
-        *("accuracy", "out_dtype", "wrap_negative_indices", "size"),
+        "size",
     }
 )
 # Functions that take their arguments otherwise, and why.

@@ -102,6 +102,7 @@ def update(method: str, *more: Call, **kw: Any) -> Record:
     values = (
         call(X, BEYOND, Y),
         call(X, BEYOND, Y, mode="clip"),
+        call(X, BEYOND, Y, wrap_negative_indices=False),
         call(X, 7, 1.0),
         call(X, i32(0, 0), 2.0) if method not in ("set",) else call(X, 0, 3),
         call(i32(1, 2), 0, 3),
@@ -137,6 +138,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, BEYOND, mode="clip"),
             call(i32(1, 2), BEYOND, mode="fill"),
             call(X, 7, mode="fill"),
+            *[call(X, BEYOND, mode=mode, wrap_negative_indices=False) for mode in ("fill", "clip")],
         ],
         refused=[*BAD, call(X, 0, mode="other")],
         via=gotten,
@@ -188,6 +190,10 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, i32([9, -9], [1, 0], [0, 0]), 1),
             call(X, i32([9, -9], [1, 0], [0, 0]), 1, mode="clip"),
             call(X, i32([9, -9], [1, 0], [0, 0]), 1, mode="fill", fill_value=3.0),
+            *[
+                call(X, i32([1, -1], [1, 0], [0, 0]), 1, mode=mode, wrap_negative_indices=False)
+                for mode in (None, "clip")
+            ],
         ],
         refused=[
             call(X, ROWS, 1),

@@ -22,6 +22,7 @@ from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
 from tracefx.ops import collective, exchange, selection
+from tracefx.ops.accuracy import AccuracyMode, Tolerance
 from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
@@ -58,6 +59,7 @@ from tracefx.ops.convolution_numbers import (
 )
 from tracefx.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from tracefx.ops.cutting import pad, rev, slice
+from tracefx.ops.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
 from tracefx.ops.dynamic import (
     dynamic_index_in_dim,
     dynamic_slice,
@@ -186,6 +188,8 @@ __all__ = [
     "sqrt",
     "rsqrt",
     "cbrt",
+    "AccuracyMode",
+    "Tolerance",
     "atan2",
     "erf",
     "erfc",
@@ -297,6 +301,8 @@ __all__ = [
     "DotDimensionNumbers",
     "Precision",
     "PrecisionLike",
+    "DotAlgorithm",
+    "DotAlgorithmPreset",
     "ragged_dot",
     "ragged_dot_general",
     "RaggedDotDimensionNumbers",

@@ -434,11 +434,13 @@ def take_along_axis(
     axis: int | None = -1,
     mode: str | None = None,
     fill_value: Scalar | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Array:
     """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
 
     The other axes broadcast. Indices out of bounds are treated as in `take`, but negative ones count from the end with
-    "clip" too.
+    "clip" too, unless `wrap_negative_indices` is False: then they are out of bounds.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]
@@ -449,7 +451,7 @@ def take_along_axis(
     if given.aval.ndim != x.aval.ndim:
         raise ValueError(f"take_along_axis: arr {x.aval} and indices {given.aval} must have equally many axes")
     along = axis_of("take_along_axis", axis, x.aval.ndim)
-    found, how = _indices("take_along_axis", given, x.aval.shape[along], mode)
+    found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
     others = [i for i in range(x.aval.ndim) if i != along]
     lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])
 
@@ -469,7 +471,9 @@ def take_along_axis(
     return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=how, fill_value=fill_value)
 
 
-def _indices(name: str, indices: ArrayLike, size: int, mode: str | None) -> tuple[Array, GatherScatterMode]:
+def _indices(
+    name: str, indices: ArrayLike, size: int, mode: str | None, wrap: bool = True
+) -> tuple[Array, GatherScatterMode]:
     """Index arrays as `take` and its like read them, and what is done with those out of bounds."""
     found = as_array(operand(indices, f"{name}: indices"))
     if not dtypes.is_integer(found.aval.dtype):
@@ -477,8 +481,9 @@ def _indices(name: str, indices: ArrayLike, size: int, mode: str | None) -> tupl
     if mode == "wrap":
         return remainder(as_array(retyped(found, dtypes.int32)), max(size, 1)), GatherScatterMode.PROMISE_IN_BOUNDS
     if mode == "clip":
-        ends = as_array(retyped(found, dtypes.int32)) if name == "take" else counted_from_start(found, size)
+        counts = wrap and name != "take"
+        ends = counted_from_start(found, size) if counts else as_array(retyped(found, dtypes.int32))
         return ends, GatherScatterMode.CLIP
     if mode not in (None, "fill"):
         raise ValueError(f"{name}: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
-    return counted_from_start(found, size), GatherScatterMode.FILL_OR_DROP
+    return counted_from_start(found, size if wrap else 0), GatherScatterMode.FILL_OR_DROP

@@ -12,13 +12,22 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, Tangent, Transposable, Zero, not_linear
 from tracefx.core.values import Value
-from tracefx.ops.basis import fit
+from tracefx.ops.basis import convert_element_type, fit
 from tracefx.ops.comparison import eq, lt
-from tracefx.ops.elementwise import NUMBERS, REALS, Elementwise, Smooth, add_tangents, bind_binary, unbroadcast
+from tracefx.ops.elementwise import (
+    NUMBERS,
+    REALS,
+    Elementwise,
+    Smooth,
+    add_tangents,
+    bind_binary,
+    operands,
+    unbroadcast,
+)
 from tracefx.ops.operation import ANY
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.rounding import ceil, floor
@@ -132,12 +141,14 @@ class Mul(Smooth, Transposable):
 MUL: Final = Mul()
 
 
-def mul(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x * y`, elementwise.
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
+    """`x * y`, elementwise; in the dtype `out_dtype`, to which both are converted, if that is given.
 
     >>> mul(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
     """
+    if out_dtype is not None:
+        x, y = [convert_element_type(v, out_dtype) for v in operands(x, y)]
     return bind_binary(MUL, x, y)
 
 

@@ -23,6 +23,14 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import fit, transpose
 from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
+from tracefx.ops.dot_algorithms import (
+    Algorithm,
+    DotAlgorithm,
+    DotAlgorithmPreset,
+    algorithm_attr,
+    computed_in,
+    require_algorithm,
+)
 from tracefx.ops.operation import Operation, remembered
 from tracefx.ops.static import static_ints
 
@@ -51,8 +59,9 @@ _NAMES: Final[Mapping[str, Precision]] = {
     "float32": Precision.HIGHEST,
 }
 
-PrecisionLike: TypeAlias = Precision | str | tuple[Precision | str, Precision | str] | None
+PrecisionLike: TypeAlias = Precision | str | tuple[Precision | str, Precision | str] | Algorithm | None
 Precisions: TypeAlias = tuple[Precision, Precision] | None
+DotPrecision: TypeAlias = tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None
 DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 Axes: TypeAlias = tuple[int, ...]
 
@@ -63,8 +72,18 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
     name = "dot_general"
     arity = 2
     dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
-    precision: Precisions = field(default=None, metadata={"hide_default": True})
+    precision: DotPrecision = field(default=None, metadata={"hide_default": True})
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
+
+    def swapped(self) -> DotGeneral:
+        """The product of the operands in the other order; of its axes those of the second come first."""
+        (lc, rc), (lb, rb) = self.dimension_numbers
+        precision = self.precision
+        if isinstance(precision, tuple):
+            precision = precision[1], precision[0]
+        elif isinstance(precision, DotAlgorithm):
+            precision = precision.swapped()
+        return DotGeneral(((rc, lc), (rb, lb)), precision, self.preferred_element_type)
 
     @override
     def jax_params(self) -> Mapping[str, object]:
@@ -109,6 +128,8 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
     def kernel(self, *args: NDArray) -> NDArray:
         lhs, rhs = args
         out = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
+        if isinstance(self.precision, Algorithm):
+            return self._by_algorithm(self.precision, lhs, rhs, out)
         inner = accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
         if lhs.dtype != inner:
             lhs = cast(lhs, inner)
@@ -116,6 +137,13 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
             rhs = cast(rhs, inner)
         product = self._product(lhs, rhs)
         return product if product.dtype == out else cast(product, out)
+
+    def _by_algorithm(self, algorithm: Algorithm, lhs: NDArray, rhs: NDArray, out: DType) -> NDArray:
+        require_algorithm(algorithm, "cpu")
+        left, right, total = computed_in(algorithm, lhs.dtype, rhs.dtype, out)
+        inner = accumulator(left, total)
+        product = self._product(cast(cast(lhs, left), inner), cast(cast(rhs, right), inner))
+        return cast(cast(product, total), out)
 
     def _product(self, lhs: NDArray, rhs: NDArray) -> NDArray:
         (lc, rc), (lb, rb) = self.dimension_numbers
@@ -182,8 +210,26 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        if isinstance(self.precision, Algorithm):
+            return self._emit_algorithm(self.precision, builder, out, *operands)
         if operands[0].aval.dtype != operands[1].aval.dtype and not all(_is_tiny(x.aval.dtype) for x in operands):
             operands = tuple([_converted(builder, x, out.dtype) for x in operands])
+        return self._emit_product(builder, out, operands, {"precision_config": precision_config(self.precision)})
+
+    def _emit_algorithm(self, algorithm: Algorithm, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        require_algorithm(algorithm, builder.platform)
+        left, right, total = computed_in(algorithm, operands[0].aval.dtype, operands[1].aval.dtype, out.dtype)
+        converted = [_converted(builder, x, d) for x, d in zip(operands, (left, right), strict=True)]
+        attrs: dict[str, Attr] = {"precision_config": precision_config(None)}
+        text = algorithm_attr(algorithm, left, right)
+        if text is not None:
+            attrs["algorithm"] = text
+        product = self._emit_product(builder, out.update(dtype=total), converted, attrs)
+        return _converted(builder, product, out.dtype)
+
+    def _emit_product(
+        self, builder: Builder, out: ShapedArray, operands: Sequence[Ir], attrs: Mapping[str, Attr]
+    ) -> Ir:
         (lc, rc), (lb, rb) = self.dimension_numbers
         lists = {
             "lhs_batching_dimensions": lb,
@@ -192,11 +238,8 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
             "rhs_contracting_dimensions": rc,
         }
         numbers = ", ".join([f"{name} = {list(axes)}" for name, axes in lists.items() if axes])
-        attrs: dict[str, Attr] = {
-            "dot_dimension_numbers": Text(f"#stablehlo.dot<{numbers}>"),
-            "precision_config": precision_config(self.precision),
-        }
-        return builder.emit("stablehlo.dot_general", operands, [out], attrs)[0]
+        dimensions = {"dot_dimension_numbers": Text(f"#stablehlo.dot<{numbers}>")}
+        return builder.emit("stablehlo.dot_general", operands, [out], {**dimensions, **attrs})[0]
 
 
 def precision_config(precision: Precisions) -> Text:
@@ -280,8 +323,19 @@ def precisions(name: str, precision: PrecisionLike) -> Precisions:
     """The precision for both operands of the operation `name`; ValueError for a name that stands for none."""
     if precision is None:
         return None
+    if isinstance(precision, Algorithm):
+        raise ValueError(f"{name}: precision must be a Precision or the name of one, got the algorithm {precision}")
     left, right = precision if isinstance(precision, tuple) else (precision, precision)
     return _precision(name, left), _precision(name, right)
+
+
+def dot_precision(name: str, precision: PrecisionLike) -> DotPrecision:
+    """`precisions` for a product of two arrays, for which there are algorithms, too."""
+    if isinstance(precision, Algorithm):
+        return precision
+    if isinstance(precision, str) and precision in DotAlgorithmPreset.__members__:
+        return DotAlgorithmPreset[precision]
+    return precisions(name, precision)
 
 
 def _precision(name: str, p: Precision | str) -> Precision:
@@ -304,7 +358,8 @@ def dot_general(
 
     `dimension_numbers` is `((lhs axes, rhs axes) to contract, (lhs axes, rhs axes) to map over)`. The result has the
     axes mapped over, then the other axes of `lhs`, then those of `rhs`. Its dtype is that of the operands, or
-    `preferred_element_type`, in which the sum is computed too.
+    `preferred_element_type`, in which the sum is computed too. `precision` is a `Precision` or its name, for both
+    operands or for each of them, or an algorithm: a `DotAlgorithm`, a `DotAlgorithmPreset` or its name.
 
     Raises TypeError if axes don't exist, sizes don't agree or the dtypes have none in common.
 
@@ -322,7 +377,7 @@ def dot_general(
     contracting = static_ints("dot_general", lc, what), static_ints("dot_general", rc, what)
     batch = static_ints("dot_general", lb, what), static_ints("dot_general", rb, what)
     new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
-    return bind1(DotGeneral((contracting, batch), precisions("dot_general", precision), new), lhs, rhs)
+    return bind1(DotGeneral((contracting, batch), dot_precision("dot_general", precision), new), lhs, rhs)
 
 
 def dot(

@@ -18,11 +18,12 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops import stablehlo
+from tracefx.ops.accuracy import Accuracy, Accurate, asked
 from tracefx.ops.arithmetic import MUL, div, mul, neg, sub
-from tracefx.ops.elementwise import FLOATS, INEXACT, Smooth, add
+from tracefx.ops.elementwise import FLOATS, INEXACT, add
 
 
-class Transcendental(Smooth):
+class Transcendental(Accurate):
     """A function of one float or complex operand, given by its derivative."""
 
     __slots__ = ()
@@ -38,7 +39,7 @@ class Transcendental(Smooth):
         return bind1(MUL, tangent, self.derivative(primals[0], out))
 
 
-class Logarithmic(Smooth):
+class Logarithmic(Accurate):
     """A function of one float or complex operand whose derivative is one divided by something."""
 
     __slots__ = ()
@@ -83,7 +84,7 @@ class Exp2(Transcendental):
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         log2 = stablehlo.full(builder, math.log(2.0), out)
         (scaled,) = builder.emit("stablehlo.multiply", [log2, *operands], [out])
-        return builder.emit("stablehlo.exponential", [scaled], [out])[0]
+        return builder.emit("stablehlo.exponential", [scaled], [out], self.accuracy_attrs())[0]
 
 
 @final
@@ -157,7 +158,7 @@ class Sin(Transcendental):
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
-        return cos(x)
+        return cos(x, accuracy=self.accuracy)
 
 
 @final
@@ -169,7 +170,7 @@ class Cos(Transcendental):
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
-        return neg(sin(x))
+        return neg(sin(x, accuracy=self.accuracy))
 
 
 @final
@@ -370,85 +371,85 @@ RSQRT: Final = Rsqrt()
 CBRT: Final = Cbrt()
 
 
-def exp(x: ArrayLike) -> Array:
+def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """`e` to the power `x`, elementwise.
 
     >>> exp(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return bind1(EXP, x)
+    return bind1(EXP if accuracy is None else Exp(asked("exp", accuracy)), x)
 
 
-def exp2(x: ArrayLike) -> Array:
+def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """2 to the power `x`, elementwise.
 
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
     """
-    return bind1(EXP2, x)
+    return bind1(EXP2 if accuracy is None else Exp2(asked("exp2", accuracy)), x)
 
 
-def expm1(x: ArrayLike) -> Array:
+def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """`exp(x) - 1`, accurate near 0 too, elementwise.
 
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(EXPM1, x)
+    return bind1(EXPM1 if accuracy is None else Expm1(asked("expm1", accuracy)), x)
 
 
-def log(x: ArrayLike) -> Array:
+def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The natural logarithm, elementwise.
 
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(LOG, x)
+    return bind1(LOG if accuracy is None else Log(asked("log", accuracy)), x)
 
 
-def log1p(x: ArrayLike) -> Array:
+def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """`log(1 + x)`, accurate near 0 too, elementwise.
 
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(LOG1P, x)
+    return bind1(LOG1P if accuracy is None else Log1p(asked("log1p", accuracy)), x)
 
 
-def logistic(x: ArrayLike) -> Array:
+def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """`1 / (1 + exp(-x))`, elementwise.
 
     >>> logistic(0.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    return bind1(LOGISTIC, x)
+    return bind1(LOGISTIC if accuracy is None else Logistic(asked("logistic", accuracy)), x)
 
 
-def sin(x: ArrayLike) -> Array:
+def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The sine of `x` (radians), elementwise.
 
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(SIN, x)
+    return bind1(SIN if accuracy is None else Sin(asked("sin", accuracy)), x)
 
 
-def cos(x: ArrayLike) -> Array:
+def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The cosine of `x` (radians), elementwise.
 
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return bind1(COS, x)
+    return bind1(COS if accuracy is None else Cos(asked("cos", accuracy)), x)
 
 
-def tan(x: ArrayLike) -> Array:
+def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The tangent of `x` (radians), elementwise.
 
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(TAN, x)
+    return bind1(TAN if accuracy is None else Tan(asked("tan", accuracy)), x)
 
 
 def asin(x: ArrayLike) -> Array:
@@ -496,13 +497,13 @@ def cosh(x: ArrayLike) -> Array:
     return bind1(COSH, x)
 
 
-def tanh(x: ArrayLike) -> Array:
+def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The hyperbolic tangent, elementwise.
 
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return bind1(TANH, x)
+    return bind1(TANH if accuracy is None else Tanh(asked("tanh", accuracy)), x)
 
 
 def asinh(x: ArrayLike) -> Array:
@@ -532,28 +533,28 @@ def atanh(x: ArrayLike) -> Array:
     return bind1(ATANH, x)
 
 
-def sqrt(x: ArrayLike) -> Array:
+def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The square root, elementwise.
 
     >>> sqrt(4.0)
     Array(2., dtype=float32, weak_type=True)
     """
-    return bind1(SQRT, x)
+    return bind1(SQRT if accuracy is None else Sqrt(asked("sqrt", accuracy)), x)
 
 
-def rsqrt(x: ArrayLike) -> Array:
+def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """`1 / sqrt(x)`, elementwise.
 
     >>> rsqrt(4.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    return bind1(RSQRT, x)
+    return bind1(RSQRT if accuracy is None else Rsqrt(asked("rsqrt", accuracy)), x)
 
 
-def cbrt(x: ArrayLike) -> Array:
+def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """The cube root of a float, elementwise.
 
     >>> cbrt(8.0)
     Array(2., dtype=float32, weak_type=True)
     """
-    return bind1(CBRT, x)
+    return bind1(CBRT if accuracy is None else Cbrt(asked("cbrt", accuracy)), x)

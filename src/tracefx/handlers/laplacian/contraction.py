@@ -37,7 +37,7 @@ def contracted(handler: object, prim: DotGeneral, x: Held, y: Held) -> Sequence[
         assert isinstance(x, Curved)
         jac, lap, form = _pushed(prim, x, y)
         return [curved(out, jac, lap, x.size, form)]
-    other = _swapped(prim)
+    other = prim.swapped()
     batches, (first, second) = len(prim.dimension_numbers[1][0]), _free(prim, x, y)
     slopes, bend, form = _pushed(other, y, value_of(x))
     if form != DENSE and first:  # the rows come behind the free axes of the other operand
@@ -89,7 +89,7 @@ def _crossed(prim: DotGeneral, x: Curved, y: Curved) -> Value:
     if rows[1] is not None and 0 in rc:
         return _crossed_with_rows(prim, dense(x), rows[1])
     if rows[0] is not None and 0 in lc:
-        found = _crossed_with_rows(_swapped(prim), dense(y), rows[0])
+        found = _crossed_with_rows(prim.swapped(), dense(y), rows[0])
         first, second = _free(prim, x, y)
         return _exchanged(found, 0, second, first)
     both = _again(prim, ((0, *_behind(lc)), (0, *_behind(rc))), (_behind(lb), _behind(rb)))
@@ -106,7 +106,7 @@ def _crossed_rows(prim: DotGeneral, x: Curved, y: Curved) -> Value:
         return _crossed_with_rows(prim, dense(x), y)
     if left:
         first, second = _free(prim, x, y)
-        return _exchanged(_crossed_with_rows(_swapped(prim), dense(y), x), 0, second, first)
+        return _exchanged(_crossed_with_rows(prim.swapped(), dense(y), x), 0, second, first)
     first, _ = _free(prim, x, y)
     each = bind1(_again(prim, ((0, *_behind(lc)), (0, *_behind(rc))), ((1,), (1,))), x.jacobian, y.jacobian)
     return own_rows(each, first)
@@ -137,12 +137,6 @@ def _again(prim: DotGeneral, contracting: tuple[Axes, Axes], batch: tuple[Axes, 
 def _behind(axes: Axes) -> Axes:
     """Axes of a value as axes of its Jacobian."""
     return tuple([d + 1 for d in axes])
-
-
-def _swapped(prim: DotGeneral) -> DotGeneral:
-    (lc, rc), (lb, rb) = prim.dimension_numbers
-    precision = None if prim.precision is None else (prim.precision[1], prim.precision[0])
-    return DotGeneral(((rc, lc), (rb, lb)), precision, prim.preferred_element_type)
 
 
 def _free(prim: DotGeneral, x: Held, y: Held) -> tuple[int, int]:

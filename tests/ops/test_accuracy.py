@@ -1,0 +1,139 @@
+"""How exactly is computed: accuracies of functions, algorithms of products. Compiled as by JAX."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax as jax_lax
+
+import tracefx as fx
+from tracefx import lax
+from tracefx.core.dtypes import NDArray
+from tracefx.ops.contraction import DotGeneral
+from tracefx.programs import deserialize, parse_jaxpr, serialize
+from tracefx.testing.tolerances import SUMMED, apart
+
+X: Final = np.linspace(0.1, 0.9, 12, dtype=np.float32).reshape(3, 4)
+FUNCTIONS: Final = (
+    *("exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic"),
+    *("sin", "cos", "tan", "sqrt", "rsqrt", "cbrt"),
+)
+OF_CPU: Final = (
+    *("DEFAULT", "F16_F16_F16", "F32_F32_F32", "F64_F64_F64"),
+    *("BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6"),
+)
+PRESETS: Final = tuple(jax_lax.DotAlgorithmPreset.__members__)
+
+
+def attributes(text: str, name: str) -> list[str]:
+    """The attributes of a name in a program, in order, numbers read."""
+    found = re.findall(rf"{name} = (?:#stablehlo\.\w+)?(<[^\n]*?>+)(?=[,}} ])", text)
+    return [re.sub(r"\d\.\d+e[+-]\d+", lambda m: str(float(m[0])), each) for each in found]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_compiled_with_an_accuracy(name: str) -> None:
+    def both(lax: Any) -> Any:
+        def f(x: Any) -> Any:
+            how = lax.Tolerance(1e-3, 0.0, 2), lax.AccuracyMode.HIGHEST, lax.AccuracyMode.DEFAULT, None
+            return [getattr(lax, name)(x, accuracy=accuracy) for accuracy in how]
+
+        return f
+
+    ours = fx.jit(both(lax)).lower(X).as_text()
+    theirs = jax.jit(both(jax_lax), keep_unused=True).lower(X).as_text()
+    asked = attributes(ours, "result_accuracy")
+    assert len(asked) == (0 if name == "logistic" else 2)  # the default one goes without saying
+    assert set(asked) == set(attributes(theirs, "result_accuracy"))
+    for out in (*both(lax)(X), *fx.jit(both(lax))(X)):
+        assert apart(np.asarray(out), np.asarray(getattr(lax, name)(X))).max() <= 4
+
+
+def test_accuracies_are_kept() -> None:
+    """By programs that are read back, and by derivatives."""
+    program = fx.make_jaxpr(lambda x: lax.sin(lax.exp(x, accuracy=lax.Tolerance(rtol=1e-7)), accuracy=None))(X)
+    assert parse_jaxpr(str(program)) == program.jaxpr
+    assert deserialize(serialize(program)) == program
+    slope = fx.make_jaxpr(fx.grad(lambda x: lax.sin(x, accuracy=lax.AccuracyMode.HIGHEST)))(0.5)
+    assert "cos[accuracy=AccuracyMode.HIGHEST]" in str(slope)
+    assert fx.make_jaxpr(lax.exp)(X).text("jax") == str(jax.make_jaxpr(jax_lax.exp)(X))
+
+
+def test_what_is_no_accuracy() -> None:
+    wrong: Any = "HIGHEST"
+    with pytest.raises(TypeError, match="exp: accuracy must be an AccuracyMode, a Tolerance or None, got 'HIGHEST'"):
+        lax.exp(1.0, accuracy=wrong)
+    with pytest.raises(ValueError, match="must not be negative"):
+        lax.Tolerance(-1.0)
+    with pytest.raises(ValueError, match="one of atol, rtol and ulps must be positive"):
+        lax.Tolerance()
+
+
+# ------------------------------------------------------------------ algorithms
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("preset", OF_CPU)
+def test_algorithms_of_the_cpu(preset: str, dtype: Any) -> None:
+    x: NDArray = X.astype(dtype)
+    want = jax_lax.dot(jnp.asarray(x), jnp.asarray(x.T), precision=preset)
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.dot(x, y, precision=preset)
+
+    for got in (f(x, x.T), fx.jit(f)(x, x.T)):
+        assert got.dtype == want.dtype
+        assert (apart(np.asarray(got), np.asarray(want)) <= SUMMED.of(got.dtype)).all()
+
+
+def test_other_algorithms_are_for_other_platforms() -> None:
+    assert tuple(lax.DotAlgorithmPreset.__members__) == PRESETS
+    others: list[Any] = [p for p in lax.DotAlgorithmPreset if p.name not in OF_CPU]
+    for precision in (*others, lax.DotAlgorithm(np.float32, np.float32, np.float32)):
+        with pytest.raises(ValueError, match="none that the CPU has"):
+            lax.dot(X, X.T, precision=precision)
+        with pytest.raises(ValueError, match="none that the CPU has"):
+            fx.jit(lambda p=precision: lax.dot(X, X.T, precision=p))()
+    with pytest.raises(ValueError, match="got the algorithm F32_F32_F32"):
+        lax.conv(X[None, None], X[None, None], (1, 1), "SAME", precision=lax.DotAlgorithmPreset.F32_F32_F32)
+
+
+@pytest.mark.parametrize("preset", [p for p in PRESETS if p != "DEFAULT"])
+def test_algorithms_are_compiled_for_other_platforms_as_by_jax(preset: str) -> None:
+    x: NDArray = X.astype(ml_dtypes.float8_e5m2) if preset.startswith("ANY") else X
+    kinds: Any = ("cuda",)
+    ours = fx.export(fx.jit(lambda x, y: lax.dot(x, y, precision=preset)), platforms=kinds)(x, x.T)
+    theirs = jax.export.export(jax.jit(lambda x, y: jax_lax.dot(x, y, precision=preset)), platforms=kinds)(
+        jnp.asarray(x), jnp.asarray(x.T)
+    )
+    assert attributes(str(ours.mlir_module()), "algorithm") == attributes(theirs.mlir_module(), "algorithm")
+    assert attributes(theirs.mlir_module(), "algorithm")
+
+
+def test_programs_keep_algorithms() -> None:
+    algorithm = lax.DotAlgorithm("bfloat16", np.float32, np.float32, 1, 3)
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.dot(x, lax.dot(x, y, precision=algorithm), precision="F32_F32_F32")
+
+    x = X[:, :3]
+    program = fx.make_jaxpr(f)(x, x)
+    assert parse_jaxpr(str(program)) == program.jaxpr
+    assert deserialize(serialize(program)) == program
+    theirs = jax.make_jaxpr(lambda x: jax_lax.dot(x, x, precision="F32_F32_F32"))(x)
+    assert fx.make_jaxpr(lambda x: lax.dot(x, x, precision="F32_F32_F32"))(x).text("jax") == str(theirs)
+    product = program.eqns[0].prim
+    assert isinstance(product, DotGeneral)
+    other = product.swapped().precision
+    assert other == lax.DotAlgorithm(np.float32, "bfloat16", np.float32, 3, 1)
+    gradient = fx.make_jaxpr(fx.grad(lambda x: lax.dot(x, x, precision="F32_F32_F32").sum()))(x)
+    assert str(gradient).count("precision=DotAlgorithmPreset.F32_F32_F32") == 3
