@@ -26,6 +26,7 @@ from tests.differential import (
     methods,
     nn,
     numbers,
+    order,
     polynomials,
     reductions,
     samples_along_axes,
@@ -35,6 +36,7 @@ from tests.differential import (
     segments,
     shapes,
     signals,
+    statistics,
 )
 from tests.differential.records import Record
 
@@ -42,6 +44,8 @@ RECORDS: Final[tuple[Record, ...]] = (
     *elementwise.RECORDS,
     *numbers.RECORDS,
     *reductions.RECORDS,
+    *order.RECORDS,
+    *statistics.RECORDS,
     *shapes.RECORDS,
     *assembling.RECORDS,
     *creation.RECORDS,

@@ -493,6 +493,55 @@ class Array:
     def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
         return METHODS.value.cumprod(self, axis, dtype, out)
 
+    def sort(
+        self,
+        axis: int | None = -1,
+        *,
+        kind: None = None,
+        order: None = None,
+        stable: bool = True,
+        descending: bool = False,
+    ) -> Array:
+        return METHODS.value.sort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+
+    def argsort(
+        self,
+        axis: int | None = -1,
+        *,
+        kind: None = None,
+        order: None = None,
+        stable: bool = True,
+        descending: bool = False,
+    ) -> Array:
+        return METHODS.value.argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+
+    def argpartition(self, kth: int, axis: int = -1) -> Array:
+        return METHODS.value.argpartition(self, kth, axis)
+
+    def searchsorted(
+        self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
+    ) -> Array:
+        return METHODS.value.searchsorted(self, v, side, sorter, method=method)
+
+    def nonzero(
+        self,
+        *,
+        fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
+        size: int | None = None,
+    ) -> tuple[Array, ...]:
+        return METHODS.value.nonzero(self, size=size, fill_value=fill_value)
+
+    def compress(
+        self,
+        condition: ArrayLike,
+        axis: int | None = None,
+        *,
+        out: None = None,
+        size: int | None = None,
+        fill_value: ArrayLike = 0,
+    ) -> Array:
+        return METHODS.value.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:
     """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same; anything odd is left for the checks behind it."""

@@ -284,6 +284,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.editing import delete, fill_diagonal, insert, put_along_axis, resize, trim_zeros
     from tracefx.numpy.fits import poly, polyfit, roots
     from tracefx.numpy.float_parts import frexp, ldexp, modf, spacing
+    from tracefx.numpy.histograms import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
     from tracefx.numpy.index_tricks import (
         c_,
         diag_indices,
@@ -315,11 +316,40 @@ if TYPE_CHECKING:
         save,
         savez,
     )
+    from tracefx.numpy.nan_reductions import (
+        nanargmax,
+        nanargmin,
+        nancumprod,
+        nancumsum,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+    )
+    from tracefx.numpy.places import argwhere, compress, extract, flatnonzero, nonzero, place, put
     from tracefx.numpy.polynomials import polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
     from tracefx.numpy.products import cross, einsum_path, kron, matvec, vecdot, vecmat
+    from tracefx.numpy.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
     from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
+    from tracefx.numpy.searching import digitize, interp, searchsorted
     from tracefx.numpy.sequences import diagflat, geomspace, logspace, vander
+    from tracefx.numpy.sets import (
+        intersect1d,
+        isin,
+        setdiff1d,
+        setxor1d,
+        union1d,
+        unique,
+        unique_all,
+        unique_counts,
+        unique_inverse,
+        unique_values,
+    )
+    from tracefx.numpy.sorting import argpartition, argsort, lexsort, partition, sort, sort_complex
     from tracefx.numpy.special_functions import (
         angle,
         float_power,
@@ -413,3 +443,12 @@ __all__ += ["apply_along_axis", "apply_over_axes", "frompyfunc", "ufunc", "vecto
 __all__ += ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser"]
 __all__ += ["polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub", "polyval"]
 __all__ += ["poly", "polyfit", "roots"]
+__all__ += ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
+__all__ += ["digitize", "interp", "searchsorted"]
+__all__ += ["argwhere", "compress", "extract", "flatnonzero", "nonzero", "place", "put"]
+__all__ += ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts"]
+__all__ += ["unique_inverse", "unique_values"]
+__all__ += ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+__all__ += ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+__all__ += ["nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd"]
+__all__ += ["nansum", "nanvar"]

@@ -424,8 +424,9 @@ def var(
     count = arithmetic.sub(
         _count("var", squares, over, where, keepdims), like(squares, float(ddof if correction is None else correction))
     )
-    quotient = arithmetic.div(total, count)
     positive = comparison.gt(count, like(squares, 0.0))
+    divisor = count if where is None else choose(positive, count, like(squares, 1.0))  # nor has NaN a derivative
+    quotient = arithmetic.div(total, divisor)
     nan = like(squares, math.nan)
     if positive.aval.shape != quotient.aval.shape:
         positive = broadcast_to(positive, quotient.aval.shape)

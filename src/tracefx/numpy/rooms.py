@@ -37,6 +37,15 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "window_functions": "bartlett blackman hamming hanning i0 kaiser",
         "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
         "fits": "poly polyfit roots",
+        "sorting": "argpartition argsort lexsort partition sort sort_complex",
+        "searching": "digitize interp searchsorted",
+        "places": "argwhere compress extract flatnonzero nonzero place put",
+        "sets": (
+            "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values"
+        ),
+        "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+        "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
+        "nan_reductions": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     }
 )
 

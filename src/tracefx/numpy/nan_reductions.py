@@ -1,0 +1,257 @@
+"""Reductions that leave out NaN: sums, products, extremes, means, variances, sums so far.
+
+Their arguments are those of the reductions without `nan` in their names. Arrays of integers and bools have no NaN, and
+are reduced as by those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value
+from tracefx.numpy import reductions
+from tracefx.numpy.logic import isnan, logical_and, logical_not
+from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
+from tracefx.numpy.ufuncs import choose, like
+from tracefx.ops import basis, transcendental
+
+Found = Callable[..., Array]
+
+
+def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
+    """`a` with `fill` in the place of NaN, and where that is; None where there can be none."""
+    x = operand(a, f"{name}: a")
+    if not dtypes.is_inexact(x.aval.dtype):
+        return x, None
+    strange = isnan(x)
+    return choose(strange, like(x, fill), x), strange
+
+
+def nansum(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The sum over `axis` of what is not NaN.
+
+    >>> import numpy as np
+    >>> nansum(np.array([1.0, np.nan, 2.0]))
+    Array(3., dtype=float32)
+    """
+    x, _ = _without("nansum", a, 0)
+    return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
+
+
+def nanprod(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The product over `axis` of what is not NaN.
+
+    >>> import numpy as np
+    >>> nanprod(np.array([3.0, np.nan, 2.0]))
+    Array(6., dtype=float32)
+    """
+    x, _ = _without("nanprod", a, 1)
+    return reductions.prod(x, axis, dtype, out, keepdims, initial, where)
+
+
+# ------------------------------------------------------------------ extremes
+
+
+def nanmax(
+    a: ArrayLike,
+    axis: Axes = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The greatest element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
+
+    >>> import numpy as np
+    >>> nanmax(np.array([1.0, np.nan, 2.0]))
+    Array(2., dtype=float32)
+    """
+    return _extreme("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
+
+
+def nanmin(
+    a: ArrayLike,
+    axis: Axes = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The least element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
+
+    >>> import numpy as np
+    >>> nanmin(np.array([1.0, np.nan, 2.0]))
+    Array(1., dtype=float32)
+    """
+    return _extreme("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
+
+
+def _extreme(
+    name: str,
+    reduce: Found,
+    fill: float,
+    a: ArrayLike,
+    axis: Axes,
+    out: None,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> Array:
+    x, strange = _without(name, a, fill)
+    found = reduce(x, axis, out, keepdims, initial, where)
+    if strange is None or initial is not None:
+        return found
+    nothing = reductions.all(strange, axis, keepdims=keepdims)
+    return choose(nothing, like(found, math.nan), found)
+
+
+def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """Where the greatest element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
+
+    >>> import numpy as np
+    >>> nanargmax(np.array([1.0, np.nan, 2.0]))
+    Array(2, dtype=int32)
+    """
+    return _place("nanargmax", reductions.argmax, -math.inf, a, axis, out, keepdims)
+
+
+def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
+    """Where the least element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
+
+    >>> import numpy as np
+    >>> nanargmin(np.array([1.0, np.nan, 2.0]))
+    Array(0, dtype=int32)
+    """
+    return _place("nanargmin", reductions.argmin, math.inf, a, axis, out, keepdims)
+
+
+def _place(
+    name: str, find: Found, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
+) -> Array:
+    no_out(name, out)
+    x, strange = _without(name, a, fill)
+    found = find(x, axis, keepdims=keepdims)
+    if strange is None:
+        return found
+    nothing = reductions.all(strange, axis, keepdims=bool(keepdims))
+    return choose(nothing, like(found, -1), found)
+
+
+# ------------------------------------------------------------------ means and variances
+
+
+def nanmean(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean over `axis` of what is not NaN; NaN of nothing.
+
+    >>> import numpy as np
+    >>> nanmean(np.array([1.0, np.nan, 2.0]))
+    Array(1.5, dtype=float32)
+    """
+    x, taking = _counted("nanmean", a, where)
+    return reductions.mean(x, axis, dtype, out, keepdims, where=taking)
+
+
+def _counted(name: str, a: ArrayLike, where: ArrayLike | None) -> tuple[Value, ArrayLike | None]:
+    """`a` without NaN, and which of its elements count."""
+    x, strange = _without(name, a, 0)
+    if strange is None:
+        return x, where
+    number = logical_not(strange)
+    if where is None:
+        return x, number
+    mask = operand(where, f"{name}: where")
+    if mask.aval.dtype != dtypes.bool_:
+        raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
+    shape = broadcast_shapes(name, x.aval.shape, mask.aval.shape)
+    return basis.broadcast_to(x, shape), logical_and(number, mask)
+
+
+def nanvar(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The variance over `axis` of what is not NaN: as `var` of those elements.
+
+    >>> import numpy as np
+    >>> nanvar(np.array([1.0, np.nan, 3.0]))
+    Array(1., dtype=float32)
+    """
+    x, taking = _counted("nanvar", a, where)
+    return reductions.var(x, axis, dtype, out, ddof, keepdims, where=taking, mean=mean)
+
+
+def nanstd(
+    a: ArrayLike,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+) -> Array:
+    """The standard deviation over `axis` of what is not NaN: the square root of `nanvar`.
+
+    >>> import numpy as np
+    >>> nanstd(np.array([1.0, np.nan, 3.0]))
+    Array(1., dtype=float32)
+    """
+    return transcendental.sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
+
+
+# ------------------------------------------------------------------ sums so far
+
+
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """The sums of the elements up to each one along `axis`, NaN counting as 0; without `axis`, of the flattened array.
+
+    >>> import numpy as np
+    >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
+    [1.0, 1.0, 3.0]
+    """
+    return reductions.cumsum(as_array(_without("nancumsum", a, 0)[0]), axis, dtype, out)
+
+
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    """The products of the elements up to each one along `axis`, NaN counting as 1; without `axis`, of the flattened
+    array.
+
+    >>> import numpy as np
+    >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()
+    [3.0, 3.0, 6.0]
+    """
+    return reductions.cumprod(as_array(_without("nancumprod", a, 1)[0]), axis, dtype, out)

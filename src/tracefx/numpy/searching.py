@@ -1,0 +1,284 @@
+"""Places in sorted arrays, and what lies between their elements: `searchsorted`, `digitize`, `interp`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import Tracer, as_array, evaluating
+from tracefx.core.kernels import quietly
+from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.numpy.indexing import getitem, take
+from tracefx.numpy.joining import concatenate
+from tracefx.numpy.logic import greater, isnan, less
+from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
+from tracefx.numpy.reductions import sum
+from tracefx.numpy.ufuncs import (
+    absolute,
+    add,
+    choose,
+    clip,
+    like,
+    maximum,
+    multiply,
+    remainder,
+    subtract,
+    true_divide,
+    where,
+)
+from tracefx.numpy.updates import at
+from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, filling, selection, shape, sorting
+from tracefx.ops import complex as complex_numbers
+from tracefx.transforms.loops import fori_loop
+
+Bounds: TypeAlias = tuple[Array, Array]
+Step: TypeAlias = Callable[[ArrayLike, Bounds], Bounds]
+Loop: TypeAlias = Callable[[int, Step, Bounds], Bounds]
+Search: TypeAlias = Callable[[Array, Array, bool, DType], Array]
+FEW: Final = 64
+"""Up to how many elements comparing all takes no longer than a loop."""
+_NUMPYS: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
+"""The dtypes whose arrays NumPy searches as we do."""
+
+# ------------------------------------------------------------------ order, as sorting has it
+
+
+def _keys(x: Value) -> list[Value]:
+    return [complex_numbers.real(x), complex_numbers.imag(x)] if dtypes.is_complex(x.aval.dtype) else [x]
+
+
+def _before(x: Value, y: Value, strictly: bool) -> Array:
+    """Whether `x` stands before `y` in sorted order, or may; NaN is greater than all numbers and equal to itself."""
+    found: Array | None = None
+    for a, b in zip(reversed(_keys(x)), reversed(_keys(y)), strict=True):
+        floats = dtypes.is_float(a.aval.dtype)
+        if found is None and not strictly:
+            less = comparison.le(a, b)
+            found = bitwise.bitwise_or(less, isnan(b)) if floats else less
+            continue
+        less = comparison.lt(a, b)
+        if floats:
+            less = bitwise.bitwise_or(less, bitwise.bitwise_and(isnan(b), bitwise.bitwise_not(isnan(a))))
+        if found is not None:
+            tie = comparison.eq(a, b)
+            if floats:
+                tie = bitwise.bitwise_or(tie, bitwise.bitwise_and(isnan(a), isnan(b)))
+            less = bitwise.bitwise_or(less, bitwise.bitwise_and(tie, found))
+        found = less
+    assert found is not None
+    return found
+
+
+# ------------------------------------------------------------------ searchsorted
+
+
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
+) -> Array:
+    """For every element of `v` the place at which it could be put into `a`, a sorted vector, so that it stays sorted:
+    the first such place, or with `side="right"` the last. `sorter` has the places in the order of which `a` is sorted.
+
+    `method` says how they are searched: by halving in a loop ("scan"), the same without a loop ("scan_unrolled"), by
+    sorting `a` and `v` together ("sort"), or by comparing all with all ("compare_all", and "scan" where `a` is short).
+    The result is the same.
+
+    Raises ValueError for an `a` that is no vector, and an unknown `side` or `method`.
+
+    >>> searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]))
+    Array([0, 1, 3], dtype=int32)
+    """
+    values = converted("searchsorted", a, v)
+    if sorter is not None:
+        values[0] = getitem(as_array(values[0]), as_array(operand(sorter, "searchsorted: sorter")))
+    x, y = values
+    if x.aval.ndim != 1:
+        raise ValueError(f"searchsorted: a must be a vector, got {x.aval}")
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    search = _METHODS.get(method)
+    if search is None:
+        raise ValueError(f"searchsorted: method must be one of {', '.join(_METHODS)}, got {method!r}")
+    n = x.aval.size
+    dtype = dtypes.int32 if n < 2**31 else dtypes.int64
+    if not n:
+        return basis.full(ShapedArray(y.aval.shape, dtype), 0)
+    if evaluating() and type(x) is ConcreteArray and not isinstance(y, Tracer):
+        if x.aval.dtype in _NUMPYS:
+            return quietly(_known, x.numpy(), to_numpy(y), side, dtype)
+        search = _METHODS["scan_unrolled"]
+    elif method == "scan" and n <= FEW:
+        search = _METHODS["compare_all"]
+    # Places have no derivative, which loops need not find out.
+    return search(selection.stop_gradient(x), selection.stop_gradient(y), side == "left", dtype)
+
+
+def _known(x: NDArray, y: NDArray, side: str, dtype: DType) -> Array:
+    found = np.asarray(np.searchsorted(x, y, "left" if side == "left" else "right")).astype(dtype)
+    return ConcreteArray(ShapedArray(found.shape, dtype), found)
+
+
+def _halved(loop: Loop, x: Array, y: Array, left: bool, dtype: DType) -> Array:
+    """The place is above `low`, unless it is 0, and at most `high`; elements in the middle are asked on which side."""
+    n = x.aval.size
+
+    def narrowed(_: ArrayLike, bounds: Bounds) -> Bounds:
+        low, high = bounds
+        middle = arithmetic.div(elementwise.add(low, high), like(low, 2))
+        lower = _before(y, take(x, middle, mode="clip"), strictly=not left)
+        return choose(lower, low, middle), choose(lower, middle, high)
+
+    start = basis.full(ShapedArray(y.aval.shape, dtype), 0), basis.full(ShapedArray(y.aval.shape, dtype), n)
+    return loop(n.bit_length(), narrowed, start)[1]
+
+
+def _in_a_loop(times: int, step: Step, start: Bounds) -> Bounds:
+    return fori_loop(0, times, step, start)
+
+
+def _one_by_one(times: int, step: Step, start: Bounds) -> Bounds:
+    for _ in range(times):
+        start = step(0, start)
+    return start
+
+
+def _among_all(x: Array, y: Array, left: bool, dtype: DType) -> Array:
+    """How many elements stand before."""
+    shape = (x.aval.size, *y.aval.shape)
+    rows, columns = basis.broadcast_in_dim(x, shape, (0,)), basis.broadcast_to(y, shape)
+    return sum(_before(rows, columns, strictly=left), 0, dtype)
+
+
+def _sorted_together(x: Array, y: Array, left: bool, dtype: DType) -> Array:
+    """The rank among all, less that among the elements of `y`."""
+    flat = basis.reshape(y, (y.aval.size,))
+    n, m = x.aval.size, y.aval.size
+    if left:
+        among = shape.slice_axis(_ranks(concatenate([flat, x]), dtype), 0, m, 0)
+    else:
+        among = shape.slice_axis(_ranks(concatenate([x, flat]), dtype), n, n + m, 0)
+    return basis.reshape(arithmetic.sub(among, _ranks(flat, dtype)), y.aval.shape)
+
+
+def _ranks(x: Array, dtype: DType) -> Array:
+    numbers = filling.iota(dtype, x.aval.size)
+    _, order = sorting.sort_key_val(x, numbers)
+    return at(numbers)[order].set(numbers, unique_indices=True)
+
+
+_METHODS: Final[Mapping[str, Search]] = MappingProxyType(
+    {
+        "scan": functools.partial(_halved, _in_a_loop),
+        "scan_unrolled": functools.partial(_halved, _one_by_one),
+        "sort": _sorted_together,
+        "compare_all": _among_all,
+    }
+)
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
+    """The number of the bin that every element of `x` falls into: 0 before the first edge, `len(bins)` after the last.
+
+    `bins` are the edges, a vector that ascends or descends. A bin holds its lower edge, or with `right` its upper one.
+    `method` is that of `searchsorted`.
+
+    >>> digitize(np.array([0.5, 1.0, 9.0]), np.array([1.0, 2.0]))
+    Array([0, 1, 2], dtype=int32)
+    """
+    value, edges = as_array(operand(x, "digitize: x")), as_array(operand(bins, "digitize: bins"))
+    if edges.aval.ndim != 1:
+        raise ValueError(f"digitize: bins must be a vector, got {edges.aval}")
+    n = edges.aval.size
+    if not n:
+        return basis.full(ShapedArray(value.aval.shape, dtypes.int32), 0)
+    side, how = "left" if right else "right", method or "scan"
+
+    def descending() -> Array:
+        found = searchsorted(shape.rev(edges, (0,)), value, side, method=how)
+        return arithmetic.sub(like(found, n), found)
+
+    ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
+    if type(ascends) is ConcreteArray:
+        return searchsorted(edges, value, side, method=how) if ascends else descending()
+    return choose(ascends, searchsorted(edges, value, side, method=how), descending())
+
+
+# ------------------------------------------------------------------ interpolation
+
+
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | str | None = None,
+    right: ArrayLike | str | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
+    """At every `x` the value of the line through the points `xp`, `fp`, two vectors of which `xp` ascends.
+
+    Before the first point and after the last it is `left` and `right`, those points' values unless given;
+    "extrapolate" goes on along the line. With a `period` both go round and round, and `xp` may be in any order.
+
+    Raises ValueError for vectors of different sizes or none, and for complex `x`.
+
+    >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0])).tolist()
+    [15.0, 20.0]
+    """
+    places, points = all_inexact_apart("interp", x, xp)
+    values = inexact(fp, "interp: fp")
+    for name, end in (("left", left), ("right", right)):
+        if isinstance(end, str) and end != "extrapolate":
+            raise ValueError(f"interp: {name} must be a value or 'extrapolate', got {end!r}")
+    if points.aval.ndim != 1 or points.aval.shape != values.aval.shape or not points.aval.size:
+        raise ValueError(
+            f"interp: xp and fp must be vectors of one size, at least 1, got {points.aval} and {values.aval}"
+        )
+    if dtypes.is_complex(places.aval.dtype):
+        raise ValueError(f"interp: x must be of real numbers, got {places.aval}")
+    if period is not None:
+        length = absolute(retyped(operand(period, "interp: period"), places.aval.dtype))
+        if length.aval.shape:
+            raise ValueError(f"interp: period must be a number, got {length.aval}")
+        places, points = remainder(places, length), remainder(points, length)
+        points, values = sorting.sort_key_val(points, values)
+        first, last = shape.slice_axis(points, 0, 1, 0), shape.slice_axis(points, points.size - 1, points.size, 0)
+        points = concatenate([subtract(last, length), points, add(first, length)])
+        ends = [shape.slice_axis(values, values.size - 1, values.size, 0), values, shape.slice_axis(values, 0, 1, 0)]
+        values = concatenate(ends)
+    position, knots, heights = as_array(places), as_array(points), as_array(values)
+    n = knots.size
+    after = clip(searchsorted(knots, position, "right"), min(1, n - 1), n - 1)
+    before = maximum(subtract(after, 1), 0)
+    x0, y0 = take(knots, before, mode="clip"), take(heights, before, mode="clip")
+    run, rise = subtract(take(knots, after, mode="clip"), x0), subtract(take(heights, after, mode="clip"), y0)
+    level = comparison.eq(run, basis.full(run.aval, 0))
+    slope = multiply(true_divide(subtract(position, x0), choose(level, 1, run)), rise)
+    found = choose(level, y0, add(y0, slope))
+    if period is not None:
+        return found
+    if not isinstance(left, str):
+        first_value = getitem(heights, 0) if left is None else left
+        found = where(less(position, getitem(knots, 0)), first_value, found)
+    if not isinstance(right, str):
+        last_value = getitem(heights, n - 1) if right is None else right
+        found = where(greater(position, getitem(knots, n - 1)), last_value, found)
+    return found
+
+
+def all_inexact_apart(name: str, *args: ArrayLike) -> list[Value]:
+    """Operands in the float or complex dtype in which they meet, each in its own shape."""
+    values = converted(name, *args)
+    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
+    return values if dtypes.is_inexact(dtype) else [retyped(v, inexact_dtype(dtype), weak) for v in values]

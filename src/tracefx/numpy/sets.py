@@ -1,0 +1,486 @@
+"""Arrays as sets: the different elements of one, and unions, intersections and differences of two.
+
+Results are sorted: NaN last, complex numbers by their real and then by their imaginary parts. How many elements they
+have depends on the numbers; where these are traced `size` has to say it. Elements beyond `size` are left out, and what
+is missing is filled up with `fill_value`, the least element of the result unless given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple, SupportsIndex, final, overload
+from typing import Literal as Exactly
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.handler import as_array, evaluating
+from tracefx.core.kernels import quietly
+from tracefx.core.values import ConcreteArray, from_numpy, to_numpy
+from tracefx.numpy.creation import zeros
+from tracefx.numpy.indexing import getitem, take
+from tracefx.numpy.joining import concatenate
+from tracefx.numpy.logic import isnan
+from tracefx.numpy.places import filled_up, flat_places, known, static_size
+from tracefx.numpy.promoting import converted, operand, retyped
+from tracefx.numpy.reductions import any, cumsum
+from tracefx.numpy.searching import searchsorted
+from tracefx.numpy.shapes import moveaxis
+from tracefx.numpy.sorting import lexsort
+from tracefx.numpy.ufuncs import choose, like
+from tracefx.numpy.updates import at
+from tracefx.ops import arithmetic, basis, bitwise, comparison, cumulative, elementwise, filling, shape, sorting
+from tracefx.ops.basis import full
+from tracefx.ops.static import axis_of
+
+COMPARED = 512
+"""Up to how many elements a set is searched by comparing with all of them."""
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Array
+    inverse_indices: Array
+
+
+# ------------------------------------------------------------------ the different elements
+
+
+@overload
+def unique(
+    ar: ArrayLike,
+    return_index: Exactly[False] = False,
+    return_inverse: Exactly[False] = False,
+    return_counts: Exactly[False] = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+    sorted: bool = True,
+) -> Array: ...
+@overload
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+    sorted: bool = True,
+) -> Array | tuple[Array, ...]: ...
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+    sorted: bool = True,
+) -> Array | tuple[Array, ...]:
+    """The different elements of the flattened `ar`, sorted; with `axis`, its different slices along that axis.
+
+    If asked for, they are followed by the place where each first stands, for each element of `ar` the place of its
+    equal among them, and how many equal it. NaN equals NaN unless `equal_nan=False`.
+
+    Raises ConcretizationError for a traced array without `size`.
+
+    >>> unique(np.array([3, 1, 3]))
+    Array([1, 3], dtype=int32)
+    >>> [x.tolist() for x in unique(np.array([3, 1, 3]), True, True, True)]
+    [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
+    """
+    del sorted  # they always are
+    runs = _runs("unique", ar, axis, equal_nan, size, return_index or return_inverse)
+    outs = [runs.values(fill_value)]
+    outs += [runs.indices()] if return_index else []
+    outs += [runs.inverse()] if return_inverse else []
+    outs += [runs.counts()] if return_counts else []
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+@final
+@frozen(eq=False)
+class Runs:
+    """An array along one axis, sorted, so that what is equal stands together."""
+
+    rows: Array
+    """Sorted, the axis in front."""
+    order: Array | None
+    """Where they come from."""
+    axis: int | None
+    shape: Shape
+    """Of the array."""
+    first: Array
+    """Which rows begin a run."""
+    places: Array
+    """Where runs begin, as many as are wanted; 0 where there are no more."""
+    count: Array | None
+    """How many there are, where the size is given."""
+
+    def values(self, fill: ArrayLike | None) -> Array:
+        if not self.first.size:
+            if self.count is None or not self.places.size:
+                out = self.rows
+            elif fill is None:
+                raise ValueError(f"unique of no elements with size {self.places.size}: give fill_value")
+            else:
+                value = basis.convert(operand(fill, "unique: fill_value"), self.rows.aval.dtype)
+                out = basis.broadcast_to(value, (self.places.size, *self.rows.aval.shape[1:]))
+        else:
+            out = getitem(self.rows, self.places)
+            if self.count is not None and fill is not None:
+                out = filled_up(out, basis.convert(operand(fill, "unique: fill_value"), out.aval.dtype), self.count)
+        return out if not self.axis else moveaxis(out, 0, self.axis)
+
+    def indices(self) -> Array:
+        assert self.order is not None
+        return getitem(self.order, self.places) if self.first.size else self.order
+
+    def inverse(self) -> Array:
+        assert self.order is not None
+        dtype = dtypes.default_int()
+        if self.axis is None:
+            n, shape = math.prod(self.shape), self.shape
+        else:
+            n, shape = self.shape[self.axis], (self.shape[self.axis],)
+        found = zeros(n, dtype)
+        if self.first.size == n:
+            numbers = cumsum(self.first, dtype=dtype)
+            found = at(found)[self.order].set(arithmetic.sub(numbers, like(numbers, 1)), unique_indices=True)
+        return basis.reshape(found, shape)
+
+    def counts(self) -> Array:
+        n, dtype = self.shape[self.axis] if self.axis is not None else math.prod(self.shape), dtypes.default_int()
+        if not self.first.size:
+            return zeros(self.places.size, dtype)
+        if self.first.size != n:  # rows without elements, which are all equal
+            return full(ShapedArray((1,), dtype), n)
+        if self.count is None:
+            ends = np.append(to_numpy(self.places)[1:], n)
+            return arithmetic.sub(from_numpy(ends.astype(dtype), dtype), self.places)
+        size = self.places.size
+        further, _ = flat_places("unique", self.first, size + 1)
+        bounds = filled_up(further, n, self.count)
+        return arithmetic.sub(shape.slice_axis(bounds, 1, size + 1, 0), shape.slice_axis(bounds, 0, size, 0))
+
+
+def _runs(
+    name: str, ar: ArrayLike, axis: int | None, equal_nan: bool, size: SupportsIndex | None, ordered: bool
+) -> Runs:
+    x = as_array(operand(ar, f"{name}: ar"))
+    if size is None:
+        known(name, x)
+    else:
+        size = static_size(name, size)
+    along = None if axis is None else axis_of(name, axis, x.aval.ndim)
+    rows = basis.reshape(x, (x.aval.size,)) if along is None else moveaxis(x, along, 0)
+    if dtypes.is_complex(x.aval.dtype):  # which are NaN in several ways
+        rows = choose(isnan(rows), like(rows, math.nan), rows)
+    n, width = rows.aval.shape[0], math.prod(rows.aval.shape[1:])
+    order: Array | None = None
+    if n and not width:
+        rows = shape.slice_axis(rows, 0, 1, 0)
+        order = zeros(1, dtypes.default_int())
+    elif rows.aval.ndim > 1:
+        columns = basis.reshape(rows, (n, width))
+        order = lexsort([getitem(columns, (slice(None), i)) for i in reversed(range(width))])
+        rows = getitem(rows, order) if n else rows
+    elif ordered:
+        rows, order = sorting.sort_key_val(rows, filling.iota(dtypes.default_int(), n))
+    else:
+        rows = sorting.sort(rows)
+    first = _begins(rows, equal_nan)
+    places, count = flat_places(name, first, size)
+    return Runs(rows, order, along, x.aval.shape, first, places, count)
+
+
+def _begins(rows: Array, equal_nan: bool) -> Array:
+    """Which rows differ from the one before."""
+    n = rows.aval.shape[0]
+    start = full(ShapedArray((min(n, 1),), dtypes.bool_), True)
+    if n < 2:
+        return start
+    before, after = shape.slice_axis(rows, 0, n - 1, 0), shape.slice_axis(rows, 1, n, 0)
+    differs = comparison.ne(after, before)
+    if equal_nan and dtypes.is_inexact(rows.aval.dtype):
+        both = bitwise.bitwise_and(isnan(before), isnan(after))
+        differs = bitwise.bitwise_and(differs, bitwise.bitwise_not(both))
+    if differs.aval.ndim > 1:
+        differs = any(differs, tuple(range(1, differs.aval.ndim)))
+    return shape.concatenate([start, differs], 0)
+
+
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
+    """The different elements of `x`, the place where each first stands, for each element of `x` the place of its equal
+    among them, and how many equal it. Every NaN is different.
+
+    >>> [a.tolist() for a in unique_all(np.array([3, 1, 3]))]
+    [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
+    """
+    runs = _runs("unique_all", x, None, False, size, True)
+    return UniqueAll(runs.values(fill_value), runs.indices(), runs.inverse(), runs.counts())
+
+
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
+    """The different elements of `x`, and how often each is there. Every NaN is different.
+
+    >>> [a.tolist() for a in unique_counts(np.array([3, 1, 3]))]
+    [[1, 3], [1, 2]]
+    """
+    runs = _runs("unique_counts", x, None, False, size, False)
+    return UniqueCounts(runs.values(fill_value), runs.counts())
+
+
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
+    """The different elements of `x`, and for each element of `x` the place of its equal among them. Every NaN is
+    different.
+
+    >>> [a.tolist() for a in unique_inverse(np.array([3, 1, 3]))]
+    [[1, 3], [1, 0, 1]]
+    """
+    runs = _runs("unique_inverse", x, None, False, size, True)
+    return UniqueInverse(runs.values(fill_value), runs.inverse())
+
+
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
+    """The different elements of `x`. Every NaN is different.
+
+    >>> unique_values(np.array([3, 1, 3]))
+    Array([1, 3], dtype=int32)
+    """
+    return _runs("unique_values", x, None, False, size, False).values(fill_value)
+
+
+# ------------------------------------------------------------------ two sets
+
+
+def _two(name: str, ar1: ArrayLike, ar2: ArrayLike, size: SupportsIndex | None) -> tuple[Array, Array, int | None]:
+    operands = operand(ar1, f"{name}: ar1"), operand(ar2, f"{name}: ar2")
+    if size is None:
+        for value in operands:
+            known(name, value)
+    x, y = [basis.reshape(v, (v.aval.size,)) for v in operands]
+    return x, y, None if size is None else static_size(name, size)
+
+
+def _selected(
+    name: str, x: Array, mask: Array, size: int | None, fill: ArrayLike | None
+) -> tuple[Array, Array, Array | None]:
+    """The elements where a mask holds, where that is, and how often, given `size`."""
+    places, count = flat_places(name, mask, size)
+    if count is None:
+        return getitem(x, places), places, None
+    if not x.aval.size or not size:
+        out = zeros(places.aval.size, x.aval.dtype)
+    else:
+        out = getitem(x, places)
+    if fill is None:
+        least = getitem(out, 0) if size and x.aval.size else like(out, 0)
+        fill = choose(comparison.gt(count, like(count, 0)), least, like(out, 0))
+    return filled_up(out, as_array(fill) if isinstance(fill, Array) else fill, count), places, count
+
+
+def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
+    """The different elements of both arrays.
+
+    >>> union1d(np.array([3, 1]), np.array([1, 2]))
+    Array([1, 2, 3], dtype=int32)
+    """
+    x, y, _ = _two("union1d", ar1, ar2, size)
+    return _runs("union1d", concatenate(converted("union1d", x, y)), None, True, size, False).values(fill_value)
+
+
+@overload
+def intersect1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: Exactly[False] = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array: ...
+@overload
+def intersect1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array | tuple[Array, Array, Array]: ...
+def intersect1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array | tuple[Array, Array, Array]:
+    """The different elements that are in both arrays; with `return_indices` also where in each they first stand.
+
+    `assume_unique` promises that both arrays have only different elements.
+
+    >>> intersect1d(np.array([3, 1, 3]), np.array([3, 2]))
+    Array([3], dtype=int32)
+    """
+    del assume_unique
+    x, y, count = _two("intersect1d", ar1, ar2, size)
+    together, order = _merged(x, y)
+    n = together.aval.size
+    if n < 2:
+        same = zeros(0, dtypes.bool_)
+    else:
+        equal = comparison.eq(shape.slice_axis(together, 0, n - 1, 0), shape.slice_axis(together, 1, n, 0))
+        second = comparison.ge(order, basis.full(order.aval, x.aval.size))
+        crosses = comparison.lt(shape.slice_axis(second, 0, n - 1, 0), shape.slice_axis(second, 1, n, 0))
+        same = bitwise.bitwise_and(equal, crosses)
+    found, places, held = _selected("intersect1d", together, same, count, fill_value)
+    if not return_indices:
+        return found
+    if not n:
+        return found, *[basis.full(places.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # two
+    first = _begins(together, equal_nan=False)
+    numbers = filling.iota(order.aval.dtype, n)
+    starts = cumulative.cummax(choose(first, numbers, 0))
+    in_x = take(order, take(starts, places, mode="clip"), mode="clip")
+    later = take(order, elementwise.add(places, like(places, 1)), mode="clip")
+    in_y = arithmetic.sub(later, like(later, x.aval.size))
+    if held is not None:
+        in_x, in_y = filled_up(in_x, x.aval.size, held), filled_up(in_y, y.aval.size, held)
+    return found, in_x, in_y
+
+
+def _merged(x: Array, y: Array) -> tuple[Array, Array]:
+    """The elements of both in order, and where they stand in the one array that both make."""
+    both = concatenate(converted("x1", x, y))
+    return sorting.sort_key_val(both, filling.iota(dtypes.default_int(), both.aval.size))
+
+
+def setxor1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """The different elements that are in one of the arrays alone. `assume_unique` is a promise as for `intersect1d`.
+
+    >>> setxor1d(np.array([3, 1, 3]), np.array([3, 2]))
+    Array([1, 2], dtype=int32)
+    """
+    del assume_unique
+    x, y, count = _two("setxor1d", ar1, ar2, size)
+    together, order = _merged(x, y)
+    n = together.aval.size
+    second = comparison.ge(order, basis.full(order.aval, x.aval.size))
+    begins = bitwise.bitwise_and(
+        _begins(together, equal_nan=False),
+        bitwise.bitwise_or(_begins(together, equal_nan=True), _begins(second, False)),
+    )  # NaN equals NaN of the same array only
+    if n:
+        ends = shape.concatenate([shape.slice_axis(begins, 1, n, 0), full(ShapedArray((1,), dtypes.bool_), True)], 0)
+        numbers = filling.iota(order.aval.dtype, n)
+        last = cumulative.cummin(choose(ends, numbers, n), reverse=True)
+        alone = comparison.eq(second, take(second, last, mode="clip"))
+        begins = bitwise.bitwise_and(begins, alone)
+    return _selected("setxor1d", together, begins, count, fill_value)[0]
+
+
+def setdiff1d(
+    ar1: ArrayLike,
+    ar2: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """The different elements of `ar1` that are not in `ar2`; with `assume_unique`, the promise that all those of `ar1`
+    are different, in their order. `fill_value` is 0 unless given.
+
+    >>> setdiff1d(np.array([3, 1, 3]), np.array([3, 2]))
+    Array([1], dtype=int32)
+    """
+    x, y, count = _two("setdiff1d", ar1, ar2, size)
+    rest = bitwise.bitwise_not(_held("setdiff1d", x, y, "auto"))
+    if not assume_unique:
+        x, moved = sorting.sort_key_val(x, rest)
+        rest = bitwise.bitwise_and(_begins(x, equal_nan=True), moved)
+    filler = retyped(operand(0 if fill_value is None else fill_value, "setdiff1d: fill_value"), x.aval.dtype)
+    return _selected("setdiff1d", x, rest, count, filler)[0]
+
+
+# ------------------------------------------------------------------ membership
+
+
+def isin(
+    element: ArrayLike,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Array:
+    """For every element of `element` whether it is among `test_elements`, or with `invert` whether it is not.
+
+    NaN is not among any. `method` is how that is found out: "compare_all", "binary_search", "sort" or "auto", which
+    compares all where there are few. `assume_unique` promises that both arrays have only different elements.
+
+    >>> isin(np.array([1, 2, 3]), np.array([3, 1]))
+    Array([ True, False,  True], dtype=bool)
+    """
+    del assume_unique
+    x, y = operand(element, "isin: element"), operand(test_elements, "isin: test_elements")
+    found = _held("isin", basis.reshape(x, (x.aval.size,)), basis.reshape(y, (y.aval.size,)), method)
+    return basis.reshape(bitwise.bitwise_not(found) if invert else found, x.aval.shape)
+
+
+def _held(name: str, elements: Array, among: Array, method: str) -> Array:
+    if method not in _METHODS:
+        raise ValueError(f"{name}: method must be one of {', '.join(_METHODS)}, got {method!r}")
+    x, y = [as_array(v) for v in converted(name, elements, among)]
+    n, m = x.aval.size, y.aval.size
+    if not n or not m:
+        return full(ShapedArray((n,), dtypes.bool_), False)
+    if type(x) is ConcreteArray and type(y) is ConcreteArray and evaluating() and x.aval.dtype.kind in "biuf":
+        found = quietly(np.isin, x.numpy(), y.numpy())
+        return ConcreteArray(ShapedArray((n,), dtypes.bool_), found)
+    if method == "compare_all" or (method == "auto" and m <= COMPARED):
+        rows, columns = basis.broadcast_in_dim(x, (n, m), (0,)), basis.broadcast_in_dim(y, (n, m), (1,))
+        return any(comparison.eq(rows, columns), 1)
+    y = sorting.sort(y)
+    place = searchsorted(y, x, method="sort" if method == "sort" else "scan")
+    return comparison.eq(x, take(y, place, mode="clip"))
+
+
+_METHODS: Final = ("auto", "compare_all", "binary_search", "sort")

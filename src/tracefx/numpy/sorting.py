@@ -1,0 +1,183 @@
+"""Sorting: values, places, several keys, around one place only.
+
+NaN comes last, -0.0 equals 0.0, complex numbers are ordered by their real and then by their imaginary parts, each of
+which may be NaN. Places have the default integer dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind, evaluating
+from tracefx.core.kernels import quietly
+from tracefx.core.literal import Literal
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy.promoting import operand, retyped
+from tracefx.ops import basis, filling, shape, sorting
+from tracefx.ops.static import axis_of
+
+
+def _lines(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int]:
+    """What is sorted, and along which axis; without one it is flattened."""
+    x = operand(a, f"{name}: a")
+    if axis is None:
+        return basis.reshape(x, (x.aval.size,)), 0
+    return x, axis_of(name, axis, x.aval.ndim)
+
+
+def _no_kind(name: str, kind: object, order: object) -> None:
+    if kind is not None:
+        raise TypeError(f"{name}: kind must be None, got {kind!r}; say stable=True or stable=False")
+    if order is not None:
+        raise TypeError(f"{name}: order must be None, since arrays have no named fields, got {order!r}")
+
+
+def place_dtype(size: int) -> DType:
+    """The dtype of places along an axis."""
+    return dtypes.default_int() if size <= 2**31 else dtypes.int64
+
+
+def sort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Array:
+    """`a` with its elements along `axis` in ascending order, or `descending`; without `axis`, flattened.
+
+    Elements that are equal keep their order if `stable`, in reverse if `descending`; only -0.0 and 0.0 tell.
+
+    >>> sort(np.array([3, 1, 2]))
+    Array([1, 2, 3], dtype=int32)
+    """
+    _no_kind("sort", kind, order)
+    x, along = _lines("sort", a, axis)
+    out = sorting.sort(x, along, stable)
+    return shape.rev(out, (along,)) if descending else out
+
+
+def argsort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The places along `axis` at which the elements stand that come first, second and so on in ascending order.
+
+    Of elements that are equal the earlier one comes first if `stable`, also with `descending`.
+
+    >>> argsort(np.array([3, 1, 2]))
+    Array([1, 2, 0], dtype=int32)
+    """
+    _no_kind("argsort", kind, order)
+    x, along = _lines("argsort", a, axis)
+    places = place_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
+    if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(places) >= 32:
+        return quietly(_known_order, [x.numpy()], along, stable and descending, descending, places)
+    numbers = filling.broadcasted_iota(places, x.aval.shape, along)
+    if descending and stable:
+        x, numbers = shape.rev(x, (along,)), shape.rev(numbers, (along,))
+    _, found = bind(sorting.Sort(along, stable, 1), x, numbers)
+    return shape.rev(found, (along,)) if descending else as_array(found)
+
+
+def _known_order(keys: Sequence[NDArray], axis: int, backwards: bool, descending: bool, dtype: DType) -> Array:
+    """The order of numbers that are known: `Sort`'s, without moving the numbers."""
+    n = keys[0].shape[axis]
+    turned = [np.flip(key, axis) for key in keys] if backwards else keys
+    out = sorting.Sort(axis, True, len(keys)).order(*turned)
+    if backwards:
+        out = n - 1 - out
+    found = np.ascontiguousarray(np.flip(out, axis) if descending else out).astype(dtype, copy=False)
+    return ConcreteArray(ShapedArray(found.shape, dtype), found)
+
+
+def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Array:
+    """The places in the order of several keys of one shape, of which a later one decides before an earlier one.
+
+    Raises TypeError for no keys, ValueError for keys of different shapes.
+
+    >>> lexsort((np.array([3, 1, 2]), np.array([1, 1, 0])))
+    Array([2, 1, 0], dtype=int32)
+    """
+    if isinstance(keys, Array | np.ndarray) and not keys.ndim:
+        raise TypeError(f"lexsort: keys must be a sequence of arrays, or an array with axes, got {keys!r}")
+    values = [operand(key, f"lexsort: key {i}") for i, key in enumerate(keys)]
+    if not values:
+        raise TypeError("lexsort: keys must be at least one")
+    sizes = values[0].aval.shape
+    for i, value in enumerate(values):
+        if value.aval.shape != sizes:
+            raise ValueError(f"lexsort: keys must have one shape, but key 0 is {values[0].aval} and {i} {value.aval}")
+    if not sizes:
+        return as_array(Literal(0, ShapedArray((), dtypes.default_int())))
+    along = axis_of("lexsort", axis, len(sizes))
+    dtype = place_dtype(sizes[along])
+    if evaluating() and all(type(v) is ConcreteArray for v in values):
+        known = [v.numpy() for v in reversed(values) if type(v) is ConcreteArray]
+        return quietly(_known_order, known, along, False, False, dtype)
+    numbers = filling.broadcasted_iota(dtype, sizes, along)
+    return sorting.sort([*reversed(values), numbers], along, num_keys=len(values))[-1]
+
+
+def sort_complex(a: ArrayLike) -> Array:
+    """`a` as complex numbers, sorted along the last axis.
+
+    >>> sort_complex(np.array([3, 1, 2]))
+    Array([1.+0.j, 2.+0.j, 3.+0.j], dtype=complex64)
+    """
+    out = sorting.sort(operand(a, "sort_complex: a"))
+    if dtypes.is_complex(out.aval.dtype):
+        return out
+    return as_array(retyped(out, dtypes.complex128 if out.aval.dtype == dtypes.float64 else dtypes.complex64))
+
+
+# ------------------------------------------------------------------ around one place
+
+
+def _around(name: str, a: ArrayLike, kth: int, axis: int) -> tuple[Value, int, int]:
+    x = operand(a, f"{name}: a")
+    if dtypes.is_complex(x.aval.dtype):
+        raise NotImplementedError(f"{name} of complex numbers: sort them")
+    along = axis_of(name, axis, x.aval.ndim)
+    return x, axis_of(name, kth, x.aval.shape[along], "kth"), along
+
+
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """`a` with the element along `axis` in place that stands at `kth` (static) when all are sorted: before it are only
+    such that are not greater, after it such that are not less, in an order that is left open.
+
+    >>> partition(np.array([5, 1, 4, 2, 3]), 2)[2]
+    Array(3, dtype=int32)
+    """
+    x, place, along = _around("partition", a, kth, axis)
+    out = sorting.sort(x, along)
+    n = out.aval.shape[along]
+    rest = shape.rev(shape.slice_axis(out, place + 1, n, along), (along,))
+    return shape.concatenate([shape.slice_axis(out, 0, place + 1, along), rest], along)
+
+
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The places along `axis` from which `partition` takes its elements, those after `kth` in ascending order.
+
+    >>> argpartition(np.array([5, 1, 4, 2, 3]), 2).tolist()
+    [1, 3, 4, 0, 2]
+    """
+    x, place, along = _around("argpartition", a, kth, axis)
+    n = x.aval.shape[along]
+    order = argsort(x, along, dtype=dtypes.int32)
+    rest = sorting.sort(shape.slice_axis(order, place + 1, n, along), along)
+    return shape.concatenate([shape.slice_axis(order, 0, place + 1, along), rest], along)

@@ -1,0 +1,184 @@
+"""Sorting, searching and sets where shapes depend on numbers, against NumPy, and where JAX's records don't look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.errors import ConcretizationError
+
+RNG: Final = np.random.default_rng(0)
+INTS: Final = RNG.integers(0, 5, (3, 4)).astype(np.int32)
+FLOATS: Final = np.array([3, np.nan, 1, 3, np.inf, np.nan, 1, -np.inf], np.float32)
+COMPLEX: Final = np.array([1j, 1, 1j, 2 + 1j, 1], np.complex64)
+NONE: Final = np.zeros(0, np.float32)
+OTHER: Final = np.array([3, 7, 0, 3], np.int32)
+ALL: Final = (INTS, FLOATS, COMPLEX, NONE, np.array(True))
+
+
+def agree(got: Any, want: Any) -> None:
+    if isinstance(want, tuple | list):
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            agree(g, w)
+        return
+    assert isinstance(got, fx.Array)
+    np.testing.assert_array_equal(np.asarray(got), want)
+
+
+CALLS: Final[dict[str, list[tuple[Any, ...]]]] = {
+    "unique": [(x,) for x in ALL],
+    "unique_values": [(x,) for x in ALL],
+    "unique_counts": [(x,) for x in ALL],
+    "unique_inverse": [(x,) for x in ALL],
+    "unique_all": [(x,) for x in ALL],
+    "union1d": [(INTS, OTHER), (FLOATS, FLOATS[:3]), (NONE, OTHER)],
+    "intersect1d": [(INTS, OTHER), (FLOATS, FLOATS[:3]), (NONE, OTHER), (COMPLEX, COMPLEX[:1])],
+    "setdiff1d": [(INTS, OTHER), (FLOATS, FLOATS[:3]), (OTHER, NONE), (np.arange(5)[::-1], OTHER, True)],
+    "setxor1d": [(INTS, OTHER), (FLOATS, FLOATS[:3]), (NONE, OTHER), (np.arange(5), np.array([7, 2]), True)],
+    "nonzero": [(INTS,), (FLOATS,), (NONE,), (COMPLEX,)],
+    "flatnonzero": [(INTS,), (FLOATS,)],
+    "argwhere": [(INTS,), (np.array(3),), (NONE,)],
+    "extract": [(INTS > 2, INTS), (INTS % 2, INTS)],
+    "compress": [([True, False, True], INTS, 0), (np.array([0, 1]), INTS, 1), (np.array([0, 1, 1]), INTS)],
+    "bincount": [(OTHER,), (OTHER, np.array([0.5, 1, 2, 4])), (NONE.astype(np.int32),), (OTHER, None, 10)],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_shapes_that_depend_on_numbers(name: str) -> None:
+    for args in CALLS[name]:
+        given = [np.asarray(a) if isinstance(a, list) else a for a in args]
+        with np.errstate(all="ignore"):
+            want = getattr(np, name)(*args)
+        got = getattr(fnp, name)(*given)
+        agree(got, np.sort(want) if name == "unique_values" else want)  # NumPy leaves these in no order
+
+
+@pytest.mark.parametrize("equal_nan", [True, False])
+def test_unique_along_axes(equal_nan: bool) -> None:
+    rows = np.array([[1, 2], [0, 2], [1, 2], [0, 1]], np.float32)
+    strange = np.array([[np.nan, 1], [np.nan, 1], [0, 1]], np.float32)
+    for x, axis in ((rows, 0), (rows.T, 1), (INTS, None), (FLOATS, None)):
+        for flags in ((False, False, False), (True, True, True)):
+            want = np.unique(x, *flags, axis=axis, equal_nan=equal_nan)
+            agree(fnp.unique(x, *flags, axis=axis, equal_nan=equal_nan), want)
+    assert fnp.unique(strange, axis=0, equal_nan=equal_nan).shape == (2 if equal_nan else 3, 2)
+
+
+def test_intersections_with_their_places() -> None:
+    for x, y in ((INTS, OTHER), (OTHER, INTS), (FLOATS, FLOATS[::-1]), (NONE, NONE)):
+        agree(fnp.intersect1d(x, y, return_indices=True), np.intersect1d(x, y, return_indices=True))
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "bincount"])
+def test_traced_arrays_need_a_size(name: str) -> None:
+    args = [np.asarray(a, np.int32) for a in CALLS[name][0][:2]]
+    f = getattr(fnp, name)
+    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; give size="):
+        fx.jit(f)(*args)
+    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; give size="):
+        fx.vmap(f)(*[np.stack([a, a]) for a in args])
+
+
+def test_a_traced_count_needs_a_length() -> None:
+    with pytest.raises(ConcretizationError, match="give length="):
+        fx.jit(fnp.bincount)(OTHER)
+
+
+def test_shapes_that_depend_on_numbers_have_derivatives() -> None:
+    x = np.array([3, 1, 3, 2], np.float32)
+    agree(fx.grad(lambda x: (fnp.unique(x) * fnp.arange(3)).sum())(x), np.array([2, 0, 0, 1], np.float32))
+    agree(fx.grad(lambda x: x[fnp.nonzero(x > 1)[0]].sum())(x), np.array([1, 0, 1, 1], np.float32))
+
+
+# ------------------------------------------------------------------ searching
+
+SORTED: Final = np.sort(np.round(RNG.normal(size=100), 1)).astype(np.float32)
+SOUGHT: Final = np.concatenate([SORTED[::9], RNG.normal(size=5).astype(np.float32), [np.nan, np.inf]]).astype(
+    np.float32
+)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("method", ["scan", "scan_unrolled", "sort", "compare_all"])
+def test_all_methods_find_the_same(method: str, side: Any) -> None:
+    def found(x: Any, v: Any) -> Any:
+        return fnp.searchsorted(x, v, side, method=method)
+
+    want = np.searchsorted(SORTED, SOUGHT, side)
+    agree(fx.jit(found)(SORTED, SOUGHT), want)
+    both = np.stack([SORTED, SORTED + 0.5])
+    wanted = np.stack([want, np.searchsorted(both[1], SOUGHT, side)])
+    agree(fx.jit(fx.vmap(found, (0, None)))(both, SOUGHT), wanted)
+    agree(fx.jit(fx.vmap(found, (None, 1), 1))(SORTED, SOUGHT[:18].reshape(2, 9)), want[:18].reshape(2, 9))
+
+
+def test_short_arrays_in_batches() -> None:
+    edges = np.sort(RNG.normal(size=(3, 5)), 1).astype(np.float32)
+    x = RNG.normal(size=(3, 4)).astype(np.float32)
+    want = np.stack([np.searchsorted(e, v) for e, v in zip(edges, x, strict=True)])
+    agree(fx.vmap(fnp.searchsorted)(edges, x), want)
+    agree(fx.vmap(fnp.digitize)(x, edges[:, ::-1]), np.stack([np.digitize(v, e[::-1]) for e, v in zip(edges, x)]))  # noqa: B905
+    heights = RNG.normal(size=(3, 5)).astype(np.float32)
+    lines = [np.interp(v, e, h).astype(np.float32) for v, e, h in zip(x, edges, heights, strict=True)]
+    np.testing.assert_allclose(fx.vmap(fnp.interp)(x, edges, heights), lines, rtol=1e-5)
+    counts, _ = fx.vmap(fnp.histogram)(x, edges)
+    agree(counts, np.stack([np.histogram(v, e)[0] for v, e in zip(x, edges, strict=True)]))
+
+
+def test_membership_in_large_sets() -> None:
+    many, some = np.arange(0, 3000, 3, dtype=np.int32), np.array([[0, 1], [2997, 3000]], np.int32)
+    for method in ("auto", "binary_search", "sort"):
+        agree(fx.jit(lambda x, y, method=method: fnp.isin(x, y, method=method))(some, many), np.isin(some, many))
+
+
+# ------------------------------------------------------------------ what is known is found at once
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: fnp.argsort(x, 0, descending=True),
+        lambda x: fnp.lexsort((x[0], x[1], -x[0])),
+        lambda x: fnp.searchsorted(fnp.sort(x[0]), x, "right"),
+        lambda x: fnp.quantile(x, np.array([0.25, 1.0], np.float32), 1),
+        lambda x: fnp.isin(x, x[0]),
+    ],
+)
+def test_evaluated_as_compiled(f: Callable[[Any], Any]) -> None:
+    x = fnp.array(RNG.integers(-3, 3, (4, 5)) / np.float32(2))
+    agree(f(x), np.asarray(fx.jit(f)(x)))
+
+
+# ------------------------------------------------------------------ where JAX is wrong
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf"])
+def test_quantiles_of_infinities(method: Any) -> None:
+    x = np.array([-np.inf, 1, np.inf], np.float32)
+    for q, want in ((0.0, -np.inf), (0.5, 1), (1.0, np.inf)):
+        agree(fnp.quantile(x, q, method=method), np.float32(want))
+        agree(fnp.quantile(x, fnp.float32(q), method=method), np.float32(want))
+        agree(fnp.nanquantile(x, q, method=method), np.float32(want))
+
+
+def test_quantiles_in_64_bits() -> None:
+    x = fnp.array(np.arange(3.0) / 3, dtype="float64")
+    np.testing.assert_allclose(fnp.quantile(x, 0.25), np.quantile(np.asarray(x), 0.25), rtol=1e-15)
+
+
+def test_interpolation_between_points_that_are_close() -> None:
+    x = np.array([0, 1e-20], np.float32)
+    assert fnp.interp(np.float32(0.5e-20), x, np.array([0, 1], np.float32)) == 0.5
+
+
+def test_partitions_of_the_least_integer() -> None:
+    x = np.array([5, -(2**31), 3], np.int32)
+    agree(fnp.partition(x, 0)[0], np.int32(-(2**31)))
+    assert fnp.argpartition(x, 0)[0] == 1
