@@ -37,7 +37,8 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     squares = fnp.real(away * fnp.conj(away)) if dtypes.is_complex(dtype) else away * away
     distances = fnp.sqrt(fnp.sum(squares, -1))
     nearest = fnp.argmin(distances, -1)
-    return nearest, distances[fnp.arange(x.shape[0]), nearest]
+    least = distances[fnp.arange(x.shape[0]), nearest] if x.shape[0] else fnp.min(distances, -1)
+    return nearest, least
 
 
 class WidthError(TypeError, ValueError):
