@@ -1,7 +1,21 @@
-"""Signals: their convolutions and correlations."""
+"""Signals: their convolutions and correlations, spectra and trends."""
 
 from __future__ import annotations
 
 from tracefx.scipy.signal.convolutions import convolve, convolve2d, correlate, correlate2d, fftconvolve
+from tracefx.scipy.signal.overlapping import istft
+from tracefx.scipy.signal.spectra import csd, stft, welch
+from tracefx.scipy.signal.trends import detrend
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "csd",
+    "detrend",
+    "fftconvolve",
+    "istft",
+    "stft",
+    "welch",
+]
