@@ -14,7 +14,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx import lax, tree
+from tracefx import lax, random, tree
 from tracefx.extend import Array
 from tracefx.handlers import (
     Bernoulli,
@@ -40,7 +40,6 @@ from tracefx.handlers import (
     substitute,
     trace,
 )
-from tracefx.handlers.probabilistic import bits
 
 XS = np.array([1.0, 2.0, 3.0], np.float32)
 
@@ -68,35 +67,15 @@ def numbers(sites: dict[str, Site]) -> dict[str, tuple[Array, Array]]:
     return {name: (site.value, site.log_prob) for name, site in sites.items()}
 
 
-# ------------------------------------------------------------------ bits
-
-
-@pytest.mark.parametrize("number", [0, 1, 42, 2**31 - 1, 2**40 + 7])
-def test_bits_are_those_of_jax(number: int) -> None:
-    key = bits.key_of(number)
-    with jax.enable_x64(True):
-        theirs = jax.random.key(number, impl="threefry2x32")
-    np.testing.assert_array_equal(key, jax.random.key_data(theirs))
-    for many in (1, 2, 7):
-        np.testing.assert_array_equal(bits.split(key, many), jax.random.key_data(jax.random.split(theirs, many)))
-    for shape in ((), (5,), (2, 3), (0, 4)):
-        ours = bits.uniform(key, shape, np.dtype("float32"))
-        np.testing.assert_array_equal(ours, jax.random.uniform(theirs, shape, "float32"))
-        close(bits.normal(key, shape, np.dtype("float32")), jax.random.normal(theirs, shape, "float32"))
-
-
-def test_bits_of_doubles_are_those_of_jax() -> None:
-    with fx.enable_x64(), jax.enable_x64(True):
-        ours = bits.uniform(bits.key_of(3), (4,), np.dtype("float64"))
-        np.testing.assert_array_equal(ours, jax.random.uniform(jax.random.key(3), (4,), "float64"))
-        assert sample_of(Normal(fnp.zeros(3, "float64"), 1.0)).dtype == np.float64
+# ------------------------------------------------------------------ keys
 
 
 def test_keys() -> None:
-    np.testing.assert_array_equal(bits.key_of(np.int32(7)), [0, 7])
-    np.testing.assert_array_equal(bits.key_of(np.array([3, 4], np.uint32)), [3, 4])
+    key = random.key(7)
+    for other in (7, np.int32(7), random.PRNGKey(7), random.key_data(key)):
+        assert seed(model, other)(1.0) == seed(model, key)(1.0)
     for wrong in (1.0, True, np.zeros(2, np.float32), np.zeros(3, np.uint32)):
-        with pytest.raises(TypeError, match=r"the key must be an integer or a key, u32\[2\]"):
+        with pytest.raises(TypeError, match="seed takes a random key, got"):
             seed(model, wrong)
 
 

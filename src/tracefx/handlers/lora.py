@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx import random
 from tracefx.control.scan import Scan
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
@@ -19,7 +20,7 @@ from tracefx.core.handler import as_array, bind1, current, handling, under
 from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value
-from tracefx.handlers.probabilistic import bits
+from tracefx.handlers.probabilistic.seeding import key_of
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.basis import ConvertElementType, Transpose, convert, transpose
@@ -45,10 +46,11 @@ class LowRank:
     def merged(self) -> Array:
         """The sum.
 
-        >>> import tracefx.numpy as fnp
-        >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
-        Array([[1.5, 1.5],
-               [1.5, 1.5]], dtype=float32)
+                >>> import tracefx.numpy as fnp
+        from tracefx import random
+                >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
+                Array([[1.5, 1.5],
+                       [1.5, 1.5]], dtype=float32)
         """
         weight = as_array(self.weight)
         low: Array = (as_array(self.a) @ self.b) * self.scale
@@ -116,7 +118,7 @@ def init_lora(
         raise ValueError(f"init_lora: the rank must be at least 1, got {rank}")
     scale = 1.0 if alpha is None else alpha / rank
     paths, tree = trees.flatten_with_path(params)
-    keys = bits.split(bits.key_of(key), max(len(paths), 1))
+    keys = random.split(key_of(key), max(len(paths), 1))
 
     def adapted(i: int, path: str, leaf: ArrayLike) -> ArrayLike | LowRank:
         x = as_array(leaf)
@@ -126,7 +128,7 @@ def init_lora(
         if not fits:
             raise TypeError(f"init_lora: where chooses params{path}, but it is {x.aval}, and no matrix of floats")
         *stack, n, m = x.shape
-        a = bits.normal(keys[i], (*stack, n, rank), x.dtype) * float(n**-0.5)
+        a = random.normal(keys[i], (*stack, n, rank), x.dtype) * float(n**-0.5)
         return LowRank(x, a, as_array(np.zeros((*stack, rank, m), x.dtype)), scale)
 
     return tree.unflatten([adapted(i, keystr(path), leaf) for i, (path, leaf) in enumerate(paths)])  # type: ignore[arg-type]  # leaves are arrays

@@ -10,7 +10,7 @@ from attrs import frozen
 from typing_extensions import override
 
 import tracefx.numpy as fnp
-from tracefx import nn
+from tracefx import nn, random
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
@@ -18,7 +18,6 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
 from tracefx.core.promotion import promote
 from tracefx.core.values import as_value
-from tracefx.handlers.probabilistic import bits
 
 _HALF_LOG_TAU: Final = 0.5 * float(np.log(2 * np.pi))
 
@@ -47,7 +46,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, key: Array) -> Array:
-        """A draw, of `shape` and `dtype`. The key is `u32[2]`."""
+        """A draw, of `shape` and `dtype`. The key is one of `tracefx.random`, `key<...>[]`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -117,7 +116,7 @@ class Normal(Reparametrized):
 
     @override
     def noise(self, key: Array) -> Array:
-        return bits.normal(key, self.shape, self.dtype)
+        return random.normal(key, self.shape, self.dtype)
 
     @override
     def push(self, noise: Array) -> Array:
@@ -147,7 +146,7 @@ class Uniform(Reparametrized):
 
     @override
     def noise(self, key: Array) -> Array:
-        return bits.uniform(key, self.shape, self.dtype)
+        return random.uniform(key, self.shape, self.dtype)
 
     @override
     def push(self, noise: Array) -> Array:
@@ -177,7 +176,7 @@ class Exponential(Reparametrized):
 
     @override
     def noise(self, key: Array) -> Array:
-        return -fnp.log1p(-bits.uniform(key, self.shape, self.dtype))
+        return -fnp.log1p(-random.uniform(key, self.shape, self.dtype))
 
     @override
     def push(self, noise: Array) -> Array:
@@ -221,7 +220,7 @@ class Bernoulli(Distribution):
     @override
     def sample(self, key: Array) -> Array:
         p = nn.sigmoid(self.logits)
-        return (bits.uniform(key, self.shape, p.aval.dtype) < p).astype(self.dtype)
+        return (random.uniform(key, self.shape, p.aval.dtype) < p).astype(self.dtype)
 
     @override
     def log_prob(self, x: Array) -> Array:
@@ -253,7 +252,7 @@ class Categorical(Distribution):
     @override
     def sample(self, key: Array) -> Array:
         logits = as_array(self.logits)
-        u = bits.uniform(key, logits.shape, logits.aval.dtype)
+        u = random.uniform(key, logits.shape, logits.aval.dtype)
         tiny = float(dtypes.finfo(logits.aval.dtype).tiny)
         return fnp.argmax(logits - fnp.log(-fnp.log(fnp.maximum(u, tiny))), axis=-1).astype(self.dtype)
 

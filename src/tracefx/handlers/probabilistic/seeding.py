@@ -9,13 +9,15 @@ from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx import random
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind, current, handling
-from tracefx.core.values import Value
-from tracefx.handlers.probabilistic import bits
+from tracefx.core.values import Value, get_aval
 from tracefx.handlers.probabilistic.sites import Sample, UnseededError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
+from tracefx.random.keys import checked
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
@@ -25,7 +27,7 @@ R = TypeVar("R")
 def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
     """`fun` with random numbers: each `sample` in it draws its value, from a key of its own.
 
-    `key` is an integer, or a key `u32[2]` as `jax.random.key_data` gives it. The same key gives the same values. Steps
+    `key` is a key of `tracefx.random`, or an integer to make one of. The same key gives the same values. Steps
     of loops draw anew; `vmap(seed(f, key))` draws the same for the whole batch, `seed(vmap(f), key)` for each element
     another value, and so does `vmap(lambda key, x: seed(f, key)(x))` with a key for each. In `grad`, a value moves with
     the fields of a `Reparametrized` distribution.
@@ -40,15 +42,22 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
     Array(True, dtype=bool)
     """
     require_callable("seed", fun)
-    bits.key_of(key)
+    key_of(key)
 
     @functools.wraps(fun)
     def seeded(*args: P.args, **kwargs: P.kwargs) -> R:
         with handling(_Seeder(current())) as handler:
-            handler.become(bits.key_of(key))
+            handler.become(key_of(key))
             return fun(*args, **kwargs)
 
     return seeded
+
+
+def key_of(seed: ArrayLike) -> Array:
+    """A key from an integer; a key, or its words, stay what they are."""
+    aval = get_aval(seed)
+    is_number = not aval.shape and dtypes.is_integer(aval.dtype)
+    return random.key(seed) if is_number else checked("seed", seed)[0]
 
 
 @final
@@ -74,7 +83,7 @@ class _Seeder(Interpreter[Never, Array]):
                 f"sample of {op.label!r}: it is in a derivative or batching rule of a custom function, which has no "
                 "random numbers; draw the value outside and hand it to the function"
             )
-        rest, ours = bits.split(self.current_state)
+        rest, ours = random.split(self.current_state)
         self.become(rest)
         return op.settled("drawn", operands, op.draw(ours, operands))
 

@@ -13,6 +13,7 @@ from typing import Literal as OneOf
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx import random
 from tracefx.control.sowing import Sow
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
@@ -36,7 +37,6 @@ from tracefx.core.primitive import (
 from tracefx.core.source import at, here
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.handlers.probabilistic import bits
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
 from tracefx.ops.basis import batch_first, instantiate, retyped
 from tracefx.ops.handing_on import HandsOn
@@ -215,9 +215,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
 
     def draw(self, key: Array, parameters: Sequence[Value]) -> Array:
         """A value for each element of the batches."""
-        keys = key
-        if self.batch_shape:
-            keys = bits.split(key, ShapedArray(self.batch_shape, self.dtype).size).reshape((*self.batch_shape, 2))
+        keys = random.split(key, self.batch_shape) if self.batch_shape else key
         value = mapped(_drawn, len(self.batch_shape))(self.distribution(parameters), keys)
         if value.aval.shape != self.aval.shape or value.aval.dtype != self.aval.dtype:
             name = type(self.distribution(parameters)).__name__
