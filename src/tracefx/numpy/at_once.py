@@ -15,19 +15,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def at_once(*static: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a function, whose arguments by these names are no arrays: it is compiled where numbers are evaluated.
+def at_once(f: Callable[P, R]) -> Callable[P, R]:
+    """`f`, whose arguments by place are arrays, and whose arguments by name are none and hashable: compiled where
+    numbers are evaluated, once for each choice of the latter.
 
-    Where a program is traced it shows its operations, as other functions do.
+    Where a program is traced, it shows the operations of `f`, as other functions do.
     """
+    plain = jit(f)
 
-    def decorate(f: Callable[P, R]) -> Callable[P, R]:
-        compiled = jit(f, static_argnames=static)
+    @functools.lru_cache(maxsize=256)
+    def chosen(**static: object) -> Callable[..., R]:
+        fixed = functools.partial(f, **static)  # type: ignore[arg-type]  # which are arguments of `f`
+        return jit(functools.update_wrapper(fixed, f))
 
-        @functools.wraps(f)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return compiled(*args, **kwargs) if evaluating() else f(*args, **kwargs)
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not evaluating():
+            return f(*args, **kwargs)
+        if not kwargs:
+            return plain(*args, **kwargs)
+        return chosen(**kwargs)(*args)  # type: ignore[arg-type]  # which are hashable
 
-        return call
-
-    return decorate
+    return call

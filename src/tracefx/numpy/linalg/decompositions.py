@@ -83,7 +83,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return _cholesky(x, upper=bool(upper), symmetrize=bool(symmetrize_input))
 
 
-@at_once("upper", "symmetrize")
+@at_once
 def _cholesky(x: Array, *, upper: bool, symmetrize: bool) -> Array:
     factor = cholesky_operations.cholesky(x, symmetrize_input=symmetrize)
     return adjoint(factor) if upper else factor
@@ -111,11 +111,16 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     [[-5.0]]
     """
     x = matrices("qr", a)
+    if mode not in ("reduced", "r", "full", "complete", "raw"):
+        raise ValueError(f'qr: mode must be "reduced", "complete", "r" or "raw", got {mode!r}')
+    return _qr(x, mode=mode)
+
+
+@at_once
+def _qr(x: Array, *, mode: str) -> Array | QRResult:
     if mode == "raw":
         out, taus = qr_operations.geqrf(x)
         return QRResult(matrix_transpose(out), taus)
-    if mode not in ("reduced", "r", "full", "complete"):
-        raise ValueError(f'qr: mode must be "reduced", "complete", "r" or "raw", got {mode!r}')
     q, r = qr_operations.qr(x, full_matrices=mode == "complete")
     return r if mode == "r" else QRResult(q, r)
 
@@ -174,16 +179,20 @@ def svd(
     [2.0, 1.0]
     """
     x = matrices("svd", a)
-    if hermitian:
-        return _hermitian_svd(x, compute_uv=bool(compute_uv), subset=subset_by_index)
-    if not compute_uv:
-        return svd_operations.svd(x, full_matrices=full_matrices, compute_uv=False, subset_by_index=subset_by_index)
-    u, s, vh = svd_operations.svd(x, full_matrices=full_matrices, subset_by_index=subset_by_index)
-    return SVDResult(u, s, vh)
+    find = _hermitian_svd if hermitian else _svd
+    return find(x, full_matrices=bool(full_matrices), compute_uv=bool(compute_uv), subset=subset_by_index)
 
 
-@at_once("compute_uv", "subset")
-def _hermitian_svd(x: Array, *, compute_uv: bool, subset: tuple[int, int] | None) -> Array | SVDResult:
+@at_once
+def _svd(x: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, int] | None) -> Array | SVDResult:
+    found = svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset)
+    return SVDResult(*found) if isinstance(found, tuple) else found
+
+
+@at_once
+def _hermitian_svd(
+    x: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, int] | None
+) -> Array | SVDResult:
     vectors, values = eigen.eigh(x, subset_by_index=subset)
     last = values.ndim - 1
     sizes = absolute(values)
@@ -226,7 +235,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(values, vectors)
 
 
-@at_once("lower", "symmetrize")
+@at_once
 def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
     return eigen.eigh(x, lower=lower, symmetrize_input=symmetrize)
 
@@ -250,8 +259,12 @@ def eig(a: ArrayLike) -> EigResult:
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
-    values, vectors = eigen.eig(square_matrices("eig", a), compute_left_eigenvectors=False)
-    return EigResult(values, vectors)
+    return _eig(square_matrices("eig", a))
+
+
+@at_once
+def _eig(x: Array) -> EigResult:
+    return EigResult(*eigen.eig(x, compute_left_eigenvectors=False))
 
 
 def eigvals(a: ArrayLike) -> Array:
@@ -261,5 +274,9 @@ def eigvals(a: ArrayLike) -> Array:
     >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
     """
-    x = square_matrices("eigvals", a)
+    return _eigvals(square_matrices("eigvals", a))
+
+
+@at_once
+def _eigvals(x: Array) -> Array:
     return eigen.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]

@@ -48,7 +48,7 @@ def det(a: ArrayLike) -> Array:
     return _det(square_matrices("det", a))
 
 
-@at_once()
+@at_once
 def _det(a: Array) -> Array:
     n = a.shape[-1]
     if n == 2:
@@ -124,7 +124,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
 
 
-@at_once("by_qr")
+@at_once
 def _slogdet(a: Array, *, by_qr: bool) -> tuple[Array, Array]:
     out: tuple[Array, Array] = _logarithm(by_qr, a)
     return out

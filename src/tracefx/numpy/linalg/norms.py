@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
@@ -13,7 +12,7 @@ from tracefx.numpy.at_once import at_once
 from tracefx.numpy.linalg.decompositions import matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv
 from tracefx.numpy.logic import isnan
-from tracefx.numpy.promoting import inexact, operand, to_type
+from tracefx.numpy.promoting import inexact, to_type
 from tracefx.numpy.reductions import any, max, min
 from tracefx.numpy.reductions import sum as total
 from tracefx.numpy.shapes import moveaxis
@@ -54,7 +53,7 @@ def norm(
         return vector_norm(value, axis=over, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(over) != 2:
         raise ValueError(f"norm: axis must be one axis, for vectors, or two, for matrices, got {over} of {value.aval}")
-    return _matrix_norm(value, "fro" if ord is None else ord, over, keepdims)
+    return _matrix_norm(value, ord="fro" if ord is None else ord, axes=over, keepdims=bool(keepdims))
 
 
 def _squares(x: Array) -> Array:
@@ -62,7 +61,8 @@ def _squares(x: Array) -> Array:
     return square(x.real) + square(x.imag) if dtypes.is_complex(x.dtype) else square(x)
 
 
-def _matrix_norm(x: Array, ord: int | float | str, axes: Sequence[int], keepdims: bool) -> Array:
+@at_once
+def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], keepdims: bool) -> Array:
     row, column = axes
     if ord in ("f", "fro"):
         return sqrt(total(_squares(x), axis=(row, column), keepdims=keepdims))
@@ -148,7 +148,7 @@ def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     return _cond(value, p=p)
 
 
-@at_once("p")
+@at_once
 def _cond(x: Array, *, p: int | float | str | None) -> Array:
     if p in (None, 2, -2):
         s = svdvals(x)
@@ -179,13 +179,18 @@ def matrix_rank(
     x = as_array(inexact(M, "matrix_rank: M"))
     if x.ndim < 2:
         return any(x != 0).astype("int32")
+    part = dtypes.real_dtype(x.dtype)
+    if rtol is None and tol is None:
+        return _rank(x, hermitian=bool(hermitian), is_relative=True)
+    limit = as_array(to_type(tol, part, what="matrix_rank: tol") if rtol is None else to_type(rtol, part))  # type: ignore[arg-type]  # one is given
+    return _rank(x, limit, hermitian=bool(hermitian), is_relative=rtol is not None)
+
+
+@at_once
+def _rank(x: Array, limit: Array | None = None, *, hermitian: bool, is_relative: bool) -> Array:
     s = svd(x, full_matrices=False, compute_uv=False, hermitian=hermitian)
-    if tol is not None:
-        least = as_array(operand(tol, "matrix_rank: tol"))[..., None]
+    if limit is None:
+        least: Array | float = builtins.max(x.shape[-2:]) * float(dtypes.finfo(s.dtype).eps)
     else:
-        part = s.dtype
-        relative = builtins.max(x.shape[-2:]) * float(dtypes.finfo(part).eps) if rtol is None else rtol
-        least = as_array(to_type(relative, part, what="matrix_rank: rtol"))[..., None] * max(
-            s, axis=-1, keepdims=True, initial=0
-        )
-    return total(s > least, axis=-1)
+        least = limit[..., None]
+    return total(s > (least * max(s, axis=-1, keepdims=True, initial=0) if is_relative else least), axis=-1)

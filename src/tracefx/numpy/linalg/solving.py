@@ -10,6 +10,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
+from tracefx.core.literal import number
 from tracefx.numpy.at_once import at_once
 from tracefx.numpy.linalg.decompositions import matrices, square_matrices, svd
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
@@ -53,14 +54,18 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         raise ValueError(
             f"solve: b must be a vector of {n} numbers or matrices of {n} rows, as a is {x.aval}, got {y.aval}"
         )
-    stack = broadcast_shapes("solve", x.shape[:-2], y.shape[:-2])
-    columns = expand_dims(y, (1,)) if y.ndim == 1 else y
-    x, columns = broadcast_to(x, (*stack, n, n)), broadcast_to(columns, (*stack, *columns.shape[-2:]))
-    out = solved(x, columns)
-    return squeeze(out, (out.ndim - 1,)) if y.ndim == 1 else out
+    return _solved_together(x, y)
 
 
-@at_once()
+@at_once
+def _solved_together(a: Array, b: Array) -> Array:
+    stack = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
+    columns = expand_dims(b, (1,)) if b.ndim == 1 else b
+    a, columns = broadcast_to(a, (*stack, *a.shape[-2:])), broadcast_to(columns, (*stack, *columns.shape[-2:]))
+    out = solved(a, columns)
+    return squeeze(out, (out.ndim - 1,)) if b.ndim == 1 else out
+
+
 def solved(a: Array, b: Array) -> Array:
     """`solve` for stacks of matrices of one shape and dtype."""
     found, _, permutation = lu(stop_gradient(a))
@@ -91,7 +96,7 @@ def inv(a: ArrayLike) -> Array:
     return _inverse(x)
 
 
-@at_once()
+@at_once
 def _inverse(x: Array) -> Array:
     one = eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
     return solved(x, as_array(retyped(one, x.dtype, x.weak_type)))
@@ -113,7 +118,7 @@ def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     return _power(inv(x) if count < 0 else x, count=abs(count))
 
 
-@at_once("count")
+@at_once
 def _power(x: Array, *, count: int) -> Array:
     if count == 0:
         return eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
@@ -192,14 +197,20 @@ def pinv(
     if not x.size:
         return full(x.aval.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2])), 0)
     if rtol is None:
-        rtol = 10.0 * max(x.shape[-2:]) * float(dtypes.finfo(x.dtype).eps)
-    part = dtypes.real_dtype(x.dtype)
-    return _pinv(x, as_array(to_type(rtol, part, what="pinv: rtol")), hermitian=bool(hermitian))
+        return _pinv(x, hermitian=bool(hermitian))
+    return _pinv(x, as_array(to_type(rtol, dtypes.real_dtype(x.dtype), what="pinv: rtol")), hermitian=bool(hermitian))
 
 
-@at_once("hermitian")
-def _pinv(x: Array, rtol: Array, *, hermitian: bool) -> Array:
-    return _pseudo_inverse(hermitian, x, stop_gradient(rtol))
+@at_once
+def _pinv(x: Array, rtol: Array | None = None, *, hermitian: bool) -> Array:
+    if rtol is None:
+        rtol = as_array(number(10.0 * max(x.shape[-2:]) * _eps(x), ShapedArray((), dtypes.real_dtype(x.dtype))))
+    out: Array = _pseudo_inverse(hermitian, x, stop_gradient(rtol))
+    return out
+
+
+def _eps(x: Array) -> float:
+    return float(dtypes.finfo(x.dtype).eps)
 
 
 def _pseudo(hermitian: bool, x: Array, rtol: Array) -> Array:
@@ -250,26 +261,29 @@ def lstsq(
     if x.ndim != 2 or y.ndim not in (1, 2):
         raise TypeError(f"lstsq: a must be a matrix and b a vector or a matrix, got {x.aval} and {y.aval}")
     m, n = x.shape
-    columns = y[:, None] if y.ndim == 1 else y
     part = dtypes.real_dtype(x.dtype)
-    eps = float(dtypes.finfo(x.dtype).eps)
-    if not x.size:
-        nearest = full(ShapedArray((n, columns.shape[1]), x.dtype), 0)
-        s, rank = full(ShapedArray((0,), part), 0), full(ShapedArray((), dtypes.default_int()), 0)
-        distances = total((columns * columns.conj()).real, axis=0)
+    if rcond is None:
+        nearest, distances, rank, s = _nearest(x, y)
     else:
-        cut = to_type(eps * max(m, n) if rcond is None else rcond, part, what="lstsq: rcond")
-        nearest, distances, rank, s = _nearest(x, columns, where(as_array(cut) < 0, eps, cut))
+        nearest, distances, rank, s = _nearest(x, y, as_array(to_type(rcond, part, what="lstsq: rcond")))
     if numpy_resid and (int(rank) < n or m <= n):
         distances = full(ShapedArray((0,), part), 0)
-    return reshape(nearest, (n,)) if y.ndim == 1 else nearest, distances, rank, s
+    return nearest, distances, rank, s
 
 
-@at_once()
-def _nearest(a: Array, b: Array, rcond: Array) -> tuple[Array, Array, Array, Array]:
-    u, s, vh = svd(a, full_matrices=False)
-    kept = (s > 0) & (s >= rcond * s[0])
-    inverse = where(kept, 1.0 / where(kept, s, 1.0), 0.0)
-    x = adjoint(vh) @ (convert(inverse, a.dtype)[:, None] * (adjoint(u) @ b))
-    rest = b - a @ x
-    return x, total((rest * rest.conj()).real, axis=0), total(kept), s
+@at_once
+def _nearest(a: Array, b: Array, rcond: Array | None = None) -> tuple[Array, Array, Array, Array]:
+    columns = b[:, None] if b.ndim == 1 else b
+    if a.size:
+        cut = _eps(a) * max(a.shape) if rcond is None else where(rcond < 0, _eps(a), rcond)
+        u, s, vh = svd(a, full_matrices=False)
+        kept = (s > 0) & (s >= cut * s[0])
+        inverse = where(kept, 1.0 / where(kept, s, 1.0), 0.0)
+        x = adjoint(vh) @ (convert(inverse, a.dtype)[:, None] * (adjoint(u) @ columns))
+        rank = total(kept)
+    else:
+        x = full(columns.aval.update(shape=(a.shape[1], columns.shape[1])), 0)
+        s = full(ShapedArray((0,), dtypes.real_dtype(a.dtype)), 0)
+        rank = full(ShapedArray((), dtypes.default_int()), 0)
+    rest = columns - a @ x
+    return reshape(x, (a.shape[1],)) if b.ndim == 1 else x, total((rest * rest.conj()).real, axis=0), rank, s

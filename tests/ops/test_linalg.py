@@ -1,0 +1,320 @@
+"""Decompositions beyond their records: what they must satisfy, parts of them, failures, and where they can go."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.dtypes import NDArray
+from tracefx.lax import linalg
+from tracefx.xla.backend import XlaBackend
+
+DTYPES: Final = (np.float64, np.complex64)
+"""Of the others the laws and the records are."""
+STACK: Final = (2, 1)
+
+
+def drawn(dtype: Any, *shape: int) -> NDArray:
+    """A stack of matrices."""
+    rng = np.random.default_rng(sum(shape))
+    x = rng.normal(size=(*STACK, *shape))
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.normal(size=x.shape)
+    return x.astype(dtype)
+
+
+def adjoint(x: NDArray) -> NDArray:
+    return np.swapaxes(x, -1, -2).conj()
+
+
+def array(x: NDArray) -> Any:
+    return fnp.array(x, dtype=x.dtype)
+
+
+def numbers(*xs: Any) -> list[NDArray]:
+    return [np.asarray(x) for x in xs]
+
+
+def assert_near(x: NDArray, y: NDArray) -> None:
+    """To some hundred roundings of the largest number."""
+    assert x.dtype == y.dtype
+    assert np.abs(x - y).max(initial=0.0) <= 300 * np.finfo(x.dtype).eps * max(1.0, np.abs(y).max(initial=0.0))
+
+
+def assert_unitary(x: NDArray) -> None:
+    """Columns of length 1 at right angles."""
+    assert_near(adjoint(x) @ x, np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), (*STACK, *x.shape[-1:] * 2)))
+
+
+def diagonals(s: NDArray) -> NDArray:
+    return np.asarray(s[..., None] * np.eye(s.shape[-1], dtype=s.dtype))
+
+
+# ------------------------------------------------------------------ what decompositions satisfy
+
+of_every_dtype: Final = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+
+
+@of_every_dtype
+def test_cholesky(dtype: Any) -> None:
+    x = drawn(dtype, 4, 4)
+    x = x @ adjoint(x) + np.eye(4, dtype=dtype)
+    (factor,) = numbers(linalg.cholesky(array(x)))
+    assert_near(factor @ adjoint(factor), x)
+    assert np.array_equal(factor, np.tril(factor))
+    assert (np.diagonal(factor, 0, -2, -1).real > 0).all()
+
+
+@of_every_dtype
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
+def test_lu(dtype: Any, shape: tuple[int, int]) -> None:
+    x = drawn(dtype, *shape)
+    k = min(shape)
+    both, pivots, permutation = numbers(*linalg.lu(array(x)))
+    lower, upper = np.tril(both[..., :k], -1) + np.eye(shape[0], k, dtype=dtype), np.triu(both[..., :k, :])
+    assert_near(lower @ upper, np.take_along_axis(x, permutation[..., None], -2))
+    assert np.abs(lower).max() <= 2**0.5  # pivots are the largest, by the sum of the parts of complex numbers
+    assert np.array_equal(permutation, linalg.lu_pivots_to_permutation(array(pivots), shape[0]))
+
+
+@of_every_dtype
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
+def test_qr(dtype: Any, shape: tuple[int, int]) -> None:
+    x = drawn(dtype, *shape)
+    for full in (False, True):
+        q, r = numbers(*linalg.qr(array(x), full_matrices=full))
+        assert_unitary(q)
+        assert_near(q @ r, x)
+        assert np.array_equal(r, np.triu(r))
+    q, r, places = numbers(*linalg.qr(array(x), pivoting=True))
+    assert_near(q @ r, np.take_along_axis(x, places[..., None, :], -1))
+    sizes = np.abs(np.diagonal(r, 0, -2, -1))
+    assert (np.diff(sizes) <= 1e-5).all()
+    raw, taus = fnp.linalg.qr(array(x), "raw")
+    reflections = fnp.linalg.matrix_transpose(raw)
+    q = np.asarray(fnp.linalg.qr(array(x), "complete").Q)
+    for left in (True, False):
+        c = drawn(dtype, shape[0], shape[0])
+        (product,) = numbers(linalg.ormqr(reflections, taus, array(c), left=left, transpose=True))
+        assert_near(product, adjoint(q) @ c if left else c @ adjoint(q))
+
+
+@of_every_dtype
+def test_eigh_and_tridiagonal(dtype: Any) -> None:
+    x = drawn(dtype, 4, 4)
+    x = x + adjoint(x)
+    vectors, values = numbers(*linalg.eigh(array(x)))
+    assert_unitary(vectors)
+    assert (np.diff(values) >= 0).all()
+    assert_near(vectors @ diagonals(values) @ adjoint(vectors), x)
+    _, d, e, _ = numbers(*linalg.tridiagonal(array(x)))
+    whole = np.stack(
+        [np.diag(a) + np.diag(b, 1) + np.diag(b, -1) for a, b in zip(d.reshape(2, 4), e.reshape(2, 3), strict=True)]
+    )
+    assert_near(np.linalg.eigvalsh(whole).astype(values.dtype), values.reshape(2, 4))
+
+
+@of_every_dtype
+def test_eig_schur_and_hessenberg(dtype: Any) -> None:
+    x = drawn(dtype, 4, 4)
+    values, left, right = numbers(*linalg.eig(array(x)))
+    wide = x.astype(values.dtype)
+    assert_near(wide @ right, right * values[..., None, :])
+    assert_near(adjoint(left) @ wide, adjoint(left) * values[..., None])
+    t, q = numbers(*linalg.schur(array(x)))
+    assert_unitary(q)
+    assert_near(q @ t @ adjoint(q), x)
+    assert np.array_equal(t, np.triu(t, -1 if np.dtype(dtype).kind == "f" else 0))
+    h, _ = numbers(*linalg.hessenberg(array(x)))
+    traces = [np.trace(m, 0, -2, -1) for m in (np.triu(h, -1), x)]
+    assert_near(*traces)
+
+
+@of_every_dtype
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
+@pytest.mark.parametrize("algorithm", [None, linalg.SvdAlgorithm.QR], ids=str)
+def test_svd(dtype: Any, shape: tuple[int, int], algorithm: linalg.SvdAlgorithm | None) -> None:
+    x = drawn(dtype, *shape)
+    for full in (False, True):
+        u, s, vh = numbers(*linalg.svd(array(x), full_matrices=full, algorithm=algorithm))
+        assert_unitary(u)
+        assert_unitary(adjoint(vh))
+        assert (np.diff(s) <= 0).all()
+        assert (s >= 0).all()
+        k = min(shape)
+        assert_near((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], x)
+
+
+@of_every_dtype
+def test_equations(dtype: Any) -> None:
+    a, b = drawn(dtype, 4, 4) + 4 * np.eye(4, dtype=dtype), drawn(dtype, 4, 2)
+    assert_near(a @ np.asarray(fnp.linalg.solve(array(a), array(b))), b)
+    (x,) = numbers(linalg.triangular_solve(array(a), array(b), left_side=True, transpose_a=True, conjugate_a=True))
+    assert_near(adjoint(np.triu(a)) @ x, b)
+    dl, d, du = [drawn(dtype, 4, 1)[..., 0] for _ in range(3)]
+    d = d + 4
+    for perturb in (False, True):
+        (x,) = numbers(linalg.tridiagonal_solve(*map(array, (dl, d, du, b)), perturb_singular=perturb))
+        before, after = np.roll(x, 1, -2), np.roll(x, -1, -2)
+        before[..., 0, :] = after[..., -1, :] = 0
+        assert_near(dl[..., None] * before + d[..., None] * x + du[..., None] * after, b)
+
+
+# ------------------------------------------------------------------ parts
+
+
+def test_ranges_of_eigenvalues_and_singular_values() -> None:
+    x = drawn(np.float32, 4, 3)
+    u, s, vh = linalg.svd(array(x), full_matrices=False)
+    part = linalg.svd(array(x), full_matrices=False, subset_by_index=(1, 3))
+    for got, want in zip(part, (u[..., 1:3], s[..., 1:3], vh[..., 1:3, :]), strict=True):
+        assert np.array_equal(got, want)
+    (first,) = numbers(linalg.svd(array(x), compute_uv=False, subset_by_index=(0, 1)))
+    assert_near(first, np.asarray(s)[..., :1])
+    square = x[..., :3, :] + adjoint(x[..., :3, :])
+    vectors, values = linalg.eigh(array(square))
+    some = linalg.eigh(array(square), subset_by_index=(2, 3))
+    assert np.array_equal(some[0], vectors[..., 2:])
+    assert np.array_equal(some[1], values[..., 2:])
+    with pytest.raises(ValueError, match="leaves out vectors that full_matrices asks for"):
+        linalg.svd(array(x), subset_by_index=(0, 1))
+    with pytest.raises(ValueError, match=r"a range of the 3 there are, got \(1, 4\)"):
+        linalg.eigh(array(square), subset_by_index=(1, 4))
+
+
+def test_what_of_a_triangle_is_read() -> None:
+    """The other one may be anything, and has a derivative of zero."""
+    x = np.array([[4.0, 7.0], [2.0, 5.0]], np.float32)
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: linalg.cholesky(x, symmetrize_input=False),
+        lambda x: linalg.eigh(x, symmetrize_input=False)[1],
+    ]
+    for f in functions:
+        slope = np.asarray(fx.jacrev(f)(x))
+        assert not slope[..., 0, 1].any()
+        assert slope[..., 1, 0].any()
+        steps = 1e-2 * np.eye(4, dtype=np.float32).reshape(4, 2, 2)
+        near = np.stack([(np.asarray(f(x + s)) - np.asarray(f(x - s))) / 2e-2 for s in steps], -1)
+        np.testing.assert_allclose(slope.reshape(near.shape), near, atol=1e-3)
+
+
+# ------------------------------------------------------------------ failures and refusals
+
+
+def test_what_fails_is_nan_and_its_neighbours_are_not() -> None:
+    x = np.stack([np.eye(2), -np.eye(2), np.full((2, 2), np.nan)]).astype(np.float32)
+    found = np.asarray(linalg.cholesky(array(x)))
+    assert np.array_equal(found[0], np.eye(2))
+    assert np.isnan(np.tril(found[1:])[:, [0, 1, 1], [0, 0, 1]]).all()
+    assert np.array_equal(np.triu(found, 1), np.zeros_like(found))
+    bad = np.full((2, 2), np.nan, np.float32)
+    for f in (linalg.eigh, linalg.svd):
+        assert all(np.isnan(np.asarray(part)).all() for part in f(array(bad)))
+
+
+def test_other_dtypes_and_ways() -> None:
+    half = array(np.eye(2, dtype=np.float16))
+    with pytest.raises(TypeError, match="cholesky takes floats or complex numbers of 32 or 64 bits each, but"):
+        linalg.cholesky(half)
+    assert linalg.triangular_solve(half, half).dtype == np.float16
+    x = array(np.eye(2, dtype=np.float32))
+    with pytest.raises(NotImplementedError, match=r"svd: SvdAlgorithm.JACOBI is not there on the CPU"):
+        linalg.svd(x, algorithm=linalg.SvdAlgorithm.JACOBI)
+    with pytest.raises(NotImplementedError, match=r"eigh: EighImplementation.QDWH is not there on the CPU"):
+        linalg.eigh(x, implementation=linalg.EighImplementation.QDWH)
+    with pytest.raises(NotImplementedError, match=r"eig: EigImplementation.MAGMA is not there on the CPU"):
+        linalg.eig(x, implementation=linalg.EigImplementation.MAGMA)
+    with pytest.raises(NotImplementedError, match="they aren't sorted"):
+        linalg.schur(x, sort_eig_vals=True)
+
+
+def test_derivatives_that_there_are_none_of() -> None:
+    x = array(drawn(np.float32, 3, 2)[0, 0])
+    with pytest.raises(NotImplementedError, match="of the 1 singular vectors that belong to no singular value"):
+        fx.jvp(linalg.svd, (x,), (x,))
+    with pytest.raises(NotImplementedError, match="pass enable_eigvec_derivs=True"):
+        fx.jvp(linalg.eig, (x[:2],), (x[:2],))
+    with pytest.raises(TypeError, match="not linear"):
+        fx.linear_transpose(lambda a: linalg.triangular_solve(a, x[:2]), x[:2])(x[:2])
+
+
+# ------------------------------------------------------------------ LAPACK's kernels are the same in every process
+
+
+def likelihood(k: Any, y: Any) -> Any:
+    factor = linalg.cholesky(k)
+    z = linalg.triangular_solve(factor, y, left_side=True, lower=True)
+    return fnp.sum(z * z) + fnp.sum(fnp.log(fnp.linalg.diagonal(factor)))
+
+
+K: Final = np.array([[4.0, 2.0], [2.0, 5.0]], np.float32)
+Y: Final = np.array([[1.0], [3.0]], np.float32)
+
+
+def test_programs_that_call_them_are_kept_on_disk(tmp_path: Path) -> None:
+    """By one process, for another, which doesn't compile."""
+    text = f"""
+        import sys, numpy as np, tracefx as fx, tracefx.numpy as fnp
+        from tracefx.lax import linalg
+        from tracefx.xla import runtime
+        if sys.argv[1] == "second":
+            runtime.compile_module = None
+        with fx.compilation_cache({str(tmp_path)!r}):
+            f = fx.jit(lambda k, y: linalg.triangular_solve(linalg.cholesky(k), y, left_side=True, lower=True))
+            print(f(np.array({K.tolist()}, np.float32), np.array({Y.tolist()}, np.float32)).tolist())
+    """
+    found = [
+        subprocess.run([sys.executable, "-c", textwrap.dedent(text), which], capture_output=True, text=True, check=True)
+        for which in ("first", "second")
+    ]
+    assert found[0].stdout == found[1].stdout == "[[0.5], [1.25]]\n"
+    assert list(tmp_path.rglob("*"))
+
+
+def test_programs_that_call_them_are_exported() -> None:
+    exported = fx.export(fx.jit(fx.value_and_grad(likelihood)))(K, Y)
+    want = fx.value_and_grad(likelihood)(K, Y)
+    here = fx.load(exported.serialize()).call(K, Y)
+    there = jax.export.deserialize(bytearray(exported.to_jax())).call(K, Y)
+    for found in (here, there):
+        for got, wanted in zip(fx.tree.leaves(tuple(found)), fx.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [(linalg.qr, "geqrf"), (linalg.eigh, "eigh"), (linalg.svd, "svd"), (linalg.lu, "lu")],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_what_only_the_cpu_has_says_so(f: Callable[..., Any], name: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"{name} is computed by LAPACK.*can't be compiled for 'cuda'"):
+        fx.export(fx.jit(f), platforms=["cuda"])(K)
+
+
+def test_cholesky_and_equations_are_compiled_for_every_platform() -> None:
+    text = fx.export(fx.jit(likelihood), platforms=["cuda"])(K, Y).mlir_module()
+    assert "stablehlo.cholesky" in text
+    assert "stablehlo.triangular_solve" in text
+
+
+def test_lapack_overwrites_its_operand_where_nobody_else_reads_it() -> None:
+    text = XlaBackend().lower(fx.make_jaxpr(linalg.cholesky)(K).jaxpr, "f").text()
+    assert "@lapack_spotrf_ffi" in text
+    assert "output_operand_alias<output_tuple_indices = [0], operand_index = 0" in text
+    x = array(K)
+    before = K.copy()
+    linalg.cholesky(x, symmetrize_input=False)
+    assert np.array_equal(x, before)
