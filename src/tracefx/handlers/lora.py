@@ -46,11 +46,10 @@ class LowRank:
     def merged(self) -> Array:
         """The sum.
 
-                >>> import tracefx.numpy as fnp
-        from tracefx import random
-                >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
-                Array([[1.5, 1.5],
-                       [1.5, 1.5]], dtype=float32)
+        >>> import tracefx.numpy as fnp
+        >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
+        Array([[1.5, 1.5],
+               [1.5, 1.5]], dtype=float32)
         """
         weight = as_array(self.weight)
         low: Array = (as_array(self.a) @ self.b) * self.scale
