@@ -9,6 +9,11 @@ from typing import Any, Final
 
 import jax
 import jax.image
+import jax.scipy.cluster.vq
+import jax.scipy.fft
+import jax.scipy.integrate
+import jax.scipy.ndimage
+import jax.scipy.optimize
 import jax.scipy.signal
 import numpy as np
 import pytest
@@ -19,6 +24,11 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
 import tracefx.ops
+import tracefx.scipy.cluster.vq
+import tracefx.scipy.fft
+import tracefx.scipy.integrate
+import tracefx.scipy.ndimage
+import tracefx.scipy.optimize
 import tracefx.scipy.signal
 
 # Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
@@ -73,6 +83,11 @@ MODULES: Final = (
     (tracefx.debug, jax.debug),
     (tracefx.ops, jax.ops),
     (fnp.fft, jax.numpy.fft),
+    (tracefx.scipy.cluster.vq, jax.scipy.cluster.vq),
+    (tracefx.scipy.fft, jax.scipy.fft),
+    (tracefx.scipy.integrate, jax.scipy.integrate),
+    (tracefx.scipy.ndimage, jax.scipy.ndimage),
+    (tracefx.scipy.optimize, jax.scipy.optimize),
     (tracefx.scipy.signal, jax.scipy.signal),
     (tracefx.image, jax.image),
 )

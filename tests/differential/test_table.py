@@ -14,6 +14,11 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
 import tracefx.ops
+import tracefx.scipy.cluster.vq
+import tracefx.scipy.fft
+import tracefx.scipy.integrate
+import tracefx.scipy.interpolate
+import tracefx.scipy.ndimage
 import tracefx.scipy.signal
 from tests.differential import harness
 from tests.differential.harness import Found
@@ -32,6 +37,11 @@ MODULES: Final = {
     "numpy.linalg": tracefx.numpy.linalg,
     "lax.linalg": tracefx.lax.linalg,
     "nn": tracefx.nn,
+    "scipy.cluster.vq": tracefx.scipy.cluster.vq,
+    "scipy.fft": tracefx.scipy.fft,
+    "scipy.integrate": tracefx.scipy.integrate,
+    "scipy.interpolate": tracefx.scipy.interpolate,
+    "scipy.ndimage": tracefx.scipy.ndimage,
     "scipy.signal": tracefx.scipy.signal,
     "image": tracefx.image,
 }
@@ -68,6 +78,11 @@ OTHERS: Final = {
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
     "nn": (),
     "ops": (),
+    "scipy.cluster.vq": (),
+    "scipy.fft": (),
+    "scipy.integrate": (),
+    "scipy.interpolate": (),
+    "scipy.ndimage": (),
     "scipy.signal": (),
     "image": ("ResizeMethod",),
 }

@@ -80,7 +80,7 @@ class RegularGridInterpolator:
         outside = fnp.zeros(flat.shape[:1], bool)
         for i, axis in enumerate(self.grid):
             x = flat[:, i]
-            cell = fnp.clip(fnp.sum(axis < x[:, None], 1) - 1, 0, axis.size - 2)
+            cell = fnp.clip(fnp.searchsorted(axis, x) - 1, 0, axis.size - 2)
             low, high = axis[cell], axis[cell + 1]
             cells.append(cell)
             parts.append((x - low) / (high - low))

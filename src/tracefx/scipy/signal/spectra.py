@@ -95,8 +95,8 @@ def csd(
     # Powers are distributed exponentially, so their median is less than their mean.
     bias = 1 + sum(1 / (i + 1) - 1 / i for i in range(2, count, 2))
     if dtypes.is_complex(density.dtype):
-        return frequencies, lax.complex(_median(density.real), _median(density.imag)) / bias
-    return frequencies, _median(density) / bias
+        return frequencies, lax.complex(fnp.median(density.real, -1), fnp.median(density.imag, -1)) / bias
+    return frequencies, fnp.median(density, -1) / bias
 
 
 def welch(
@@ -258,11 +258,3 @@ def _extended(name: str, x: Array, count: int, boundary: str) -> Array:
         return fnp.concatenate([2 * x[..., :1] - before, x, 2 * x[..., -1:] - after], -1)
     mode = {"zeros": "constant", "constant": "edge", "even": "reflect"}[boundary]
     return fnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(count, count)], mode)
-
-
-def _median(x: Array) -> Array:
-    """Along the last axis."""
-    n = x.shape[-1]
-    ordered = lax.sort(x)
-    middle = ordered[..., n // 2] if n % 2 else (ordered[..., n // 2 - 1] + ordered[..., n // 2]) / 2
-    return fnp.where(fnp.any(fnp.isnan(x), -1), fnp.nan, middle)

@@ -286,7 +286,7 @@ class Slerp:
         if at.ndim > 1:
             raise ValueError(f"Slerp: times must have no more than one axis, got {at.aval}")
         several = fnp.atleast_1d(at)
-        place = fnp.maximum(fnp.sum(self.times < several[:, None], 1) - 1, 0)
+        place = fnp.maximum(fnp.searchsorted(self.times, several) - 1, 0)
         part = (several - self.times[place]) / self.timedelta[place]
         out = self.rotations[place] * Rotation.from_rotvec(self.rotvecs[place] * part[:, None])
         return out if at.ndim else out[0]
