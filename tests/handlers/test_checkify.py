@@ -117,6 +117,7 @@ PROGRAMS = [
     Program("prod", lambda m: m.np.prod, ((f32(1, 2),), (f32(INF, 0),))),
     Program("cumsum", lambda m: m.np.cumsum, ((f32(1, 2),), (f32(INF, -INF, 1),))),
     Program("dot", lambda m: m.np.dot, ((f32(1, 2), f32(3, 4)), (f32(0, 2), f32(INF, 4)))),
+    Program("fft", lambda m: lambda x: m.np.fft.fft(x).real, ((f32(1, 2),), (f32(INF, 1),))),
     Program("bfloat16", lambda m: m.np.log, tuple([(x.astype(ml_dtypes.bfloat16),) for x in (f32(1), f32(-1))])),
     Program("complex", lambda m: m.np.multiply, tuple([(np.complex64(1j), np.complex64(y)) for y in (2j, INF)])),
     # What moves, orders or selects numbers hands on NaN, and is no error.

@@ -30,6 +30,7 @@ from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumProd, CumSum
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice, dynamic_index_in_dim
 from tracefx.ops.elementwise import Add
+from tracefx.ops.fourier import Fft
 from tracefx.ops.indexing import Gather, ScatterAdd, Scattering
 from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
@@ -191,7 +192,7 @@ def _look_at_indices(
 _ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
     *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma, Zeta, Defined),
     *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterMul),
-    *(DotGeneral, ConvGeneralDilated),
+    *(DotGeneral, ConvGeneralDilated, Fft),
 )
 """What gives NaN, beside the families of functions. What moves, selects or orders numbers hands on what is there."""
 
