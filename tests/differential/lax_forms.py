@@ -90,6 +90,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ulps=SUMMED,
         dtypes=("int8", "bfloat16", "complex64"),
     ),
+    lax("stage", call(X), values=[call(2.0), call(Weak(X)), call(np.int8(3))], refused=[call("a")]),
     lax(
         "dtype",
         call(X),

@@ -71,6 +71,10 @@ OTHERS: Final = {
         # enumerations and tuples that are arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
+        # in tests/ops/test_accuracy.py
+        *("AccuracyMode", "Tolerance", "DotAlgorithm", "DotAlgorithmPreset"),
+        # takes a function and a name; gives nothing; both in tests/control/test_composite.py
+        *("composite", "dce_sink"),
         *("ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "RaggedDotDimensionNumbers"),
     ),
     "numpy.fft": (),

@@ -8,11 +8,13 @@ from typing import Final
 
 from tracefx.control.call import Call
 from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.composite import Composite
 from tracefx.control.cond import Cond
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
+from tracefx.control.sinking import DceSink
 from tracefx.control.sowing import Plantable, Sow
 from tracefx.control.special.bessel import BesselI0e, BesselI1e
 from tracefx.control.special.incomplete_beta import BetaDensity, RegularizedIncompleteBeta
@@ -44,6 +46,8 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     BetaDensity,
     Reduce,
     ReduceWindow,
+    Composite,
+    DceSink,
 )
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""

@@ -43,6 +43,10 @@ Attr: TypeAlias = bool | int | Dims | Text
 """A boolean, a 64-bit integer, an integer array, or anything else as MLIR text."""
 
 
+SingleAttr: TypeAlias = bool | int | float | str | NDArray
+CompositeAttr: TypeAlias = SingleAttr | tuple[SingleAttr, ...]
+"""An attribute of a composite operation, which says itself what it is."""
+
 Build: TypeAlias = "Callable[[Builder, Sequence[Ir]], Sequence[Ir]]"
 """Adds what computes results from arguments."""
 
@@ -119,6 +123,17 @@ class Builder(Protocol):
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         """Call a function of the program being built, whose body is `jaxpr`; one function serves all calls of it."""
+        ...
+
+    def composite(
+        self,
+        name: str,
+        version: int,
+        attributes: Mapping[str, CompositeAttr],
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+    ) -> list[Ir]:
+        """Add a call of a function whose body is `jaxpr`, which compilers may know by the name and the attributes."""
         ...
 
     def custom_call(

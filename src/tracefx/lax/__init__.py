@@ -15,6 +15,7 @@ import importlib as _importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracefx.control.sinking import dce_sink
 from tracefx.control.special.bessel import bessel_i0e, bessel_i1e
 from tracefx.control.special.incomplete_beta import betainc
 from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
@@ -89,7 +90,7 @@ from tracefx.ops.reduction import (
     reduce_prod,
     reduce_xor,
 )
-from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision
+from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision, stage
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
 from tracefx.ops.scaled import scaled_dot
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
@@ -123,6 +124,7 @@ from tracefx.ops.transcendental import (
 )
 from tracefx.ops.windows import GatherScatterMode
 from tracefx.transforms.branches import cond, platform_dependent, switch
+from tracefx.transforms.composites import composite
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.reductions import reduce, reduce_window
@@ -351,6 +353,9 @@ __all__ = [
     # differentiation
     "stop_gradient",
     # compilation
+    "composite",
+    "dce_sink",
+    "stage",
     "optimization_barrier",
 ]
 

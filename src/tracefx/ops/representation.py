@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir, Text
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
-from tracefx.core.handler import bind1
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import batch_first
@@ -222,7 +222,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_
     return bind1(ReducePrecision(exponent, mantissa), operand)
 
 
-# ------------------------------------------------------------------ dtype
+# ------------------------------------------------------------------ arrays of numbers, and their dtypes
 
 
 def dtype(x: ArrayLike) -> DType:
@@ -232,3 +232,12 @@ def dtype(x: ArrayLike) -> DType:
     (dtype('float32'), dtype('int8'))
     """
     return as_value(x).aval.dtype
+
+
+def stage(x: ArrayLike, /) -> Array:
+    """`x` as an array.
+
+    >>> stage(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return as_array(as_value(x))

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Build, Builder, Dims, Ir, Layouts, Region, Text
+from tracefx.core.builder import Attr, Build, Builder, CompositeAttr, Dims, Ir, Layouts, Region, Text
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
@@ -368,6 +368,24 @@ class Emitter:
             return self._in_order("func.call", [self._last_token(), *_values(operands)], jaxpr.out_avals, callee)[1]
         return self.emit("func.call", operands, jaxpr.out_avals, callee)
 
+    def composite(
+        self,
+        name: str,
+        version: int,
+        attributes: Mapping[str, CompositeAttr],
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+    ) -> list[Ir]:
+        symbol = self._fresh(_symbol(name))
+        self.function(symbol, jaxpr)
+        attrs: dict[str, runtime.Attribute] = {
+            "name": runtime.string_attr(name),
+            "version": runtime.integer_attr(version, 32),
+            "decomposition": runtime.symbol_attr(symbol),
+            "composite_attributes": runtime.dict_attr({k: _composite_attribute(v) for k, v in attributes.items()}),
+        }
+        return self.emit("stablehlo.composite", operands, jaxpr.out_avals, attrs)
+
     def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
         avals = tuple([x.aval for x in carry])
         if not self._is_ordered():
@@ -545,3 +563,15 @@ def _path(eqn: Eqn) -> str:
 
 def _symbol(name: str) -> str:
     return re.sub(r"\W", "_", name) or "anonymous"
+
+
+def _composite_attribute(value: CompositeAttr) -> runtime.Attribute:
+    if isinstance(value, tuple):
+        return runtime.array_attr(list(map(_composite_attribute, value)))
+    if isinstance(value, bool):
+        return runtime.bool_attr(value)
+    if isinstance(value, int):
+        return runtime.integer_attr(value)
+    if isinstance(value, float):
+        return runtime.float_attr(value, np.dtype(np.float64))
+    return runtime.string_attr(value) if isinstance(value, str) else runtime.dense(value)
