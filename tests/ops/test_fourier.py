@@ -1,0 +1,49 @@
+"""Fourier transforms on other platforms, of large arrays, and as they are shown."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import tracefx as fx
+from tracefx import lax
+from tracefx.core.dtypes import NDArray
+from tracefx.ops.fourier import Fft, FftType
+
+
+def normal(*shape: int) -> NDArray:
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("lengths", [(6,), (4, 6), (3, 4, 5)])
+def test_what_is_for_a_gpu_does_the_same(lengths: tuple[int, ...]) -> None:
+    """There inverse transforms of real numbers over several axes are made of others; here that runs, too."""
+    x = normal(2, 3, 4, lengths[-1] // 2 + 1)
+    f = fx.jit(lambda x: lax.fft(x, "IRFFT", lengths))
+    there = jax.export.deserialize(bytearray(fx.export(f, platforms=["cuda"])(x).to_jax()))
+    # Numbers that have no conjugate beside them, as those of no real signal, tell the two ways apart.
+    np.testing.assert_allclose(dataclasses.replace(there, platforms=("cpu",)).call(x), f(x), atol=1e-5)
+    assert there.mlir_module().count("stablehlo.fft") == min(len(lengths), 2)
+
+
+@pytest.mark.parametrize("kind", FftType)
+def test_large_arrays_are_compiled(kind: FftType) -> None:
+    x = normal(3, 2501) if kind is not FftType.RFFT else normal(3, 2501).real
+    length = 5000 if kind is FftType.IRFFT else 2501
+    got = lax.fft(x, kind, (length,))
+    want = getattr(np.fft, kind.name.lower())(x, length)
+    np.testing.assert_allclose(got, want, atol=1e-6 * np.abs(want).max())
+
+
+def test_programs_are_read_back() -> None:
+    closed = fx.make_jaxpr(lambda x: lax.fft(x, "IFFT", (4,)))(normal(4))
+    (eqn,) = closed.jaxpr.eqns
+    assert eqn.prim == Fft(FftType.IFFT, (4,))
+    assert fx.parse_jaxpr(str(closed.jaxpr)) == closed.jaxpr
