@@ -39,7 +39,7 @@ FEW: Final = ("bool", "int8", "float16", "bfloat16", "float64", "complex64")
 def order(name: str, *calls: Call, **kw: Any) -> Record:
     values = (call(TIES), call(EDGY), call(ODD), call(NONE), call(NONE, 0), call(TIES, descending=True))
     refused = (call("a"), call([1.0]), call(X, 2), call(grid()), call(X, kind="stable"), call(X, order="x"))
-    more = (call(EDGY, descending=True, stable=False),)
+    more = (call(EDGY, descending=True), call(X, descending=True, stable=False))
     return record(
         name, call(X), call(X, 0), call(X, None, descending=True), call(c_grid(4)), *calls,
         values=(*values, *more), refused=refused, dtypes=FEW, **kw,

@@ -55,6 +55,25 @@ def test_the_greatest_of_long_lines_are_those_of_short_ones(dtype: DType) -> Non
         np.testing.assert_array_equal(np.moveaxis(values, axis, 2), np.take_along_axis(x, order, 2))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "int8"])
+def test_an_order_that_is_not_stable(dtype: str) -> None:
+    x = np.array([[1, np.nan, -np.inf, -2], [np.inf, 3e-5, -3e-5, 0], [0.5, -1, -np.nan, 2]], np.float32)
+    x = np.nan_to_num(x, nan=3, posinf=9, neginf=-9) if dtype == "int8" else x
+    given = fx.numpy.array(x, dtype=dtype)
+    for axis in (0, 1):
+        for f in (lax.sort, fx.jit(lax.sort, static_argnums=(1, 2))):
+            found, want = [np.asarray(y) for y in (f(given, axis, False), given)]
+            wide = np.complex64 if dtype == "complex64" else np.float64
+            np.testing.assert_array_equal(found.astype(wide), np.sort(want.astype(wide), axis))
+    zeros = fx.jit(lax.sort, static_argnums=(1, 2))(np.array([0.0, -0.0, 0.0, -1], np.float32), 0, False)
+    np.testing.assert_array_equal(zeros, [-1, 0, 0, 0])
+
+
+def test_random_keys_have_no_order() -> None:
+    with pytest.raises(TypeError, match="sort takes numbers, but key"):
+        lax.sort(fx.random.split(fx.random.key(0)))
+
+
 def test_zeros_and_nan_keep_their_signs_in_order() -> None:
     x = np.array([0.0, np.nan, -0.0, 1, -np.nan, -0.0, 0.0, -1], np.float32)
     for f in (lax.sort, fx.jit(lax.sort)):

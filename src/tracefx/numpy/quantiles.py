@@ -221,7 +221,7 @@ def _between(x: Array, q: Value, method: str, ignoring: bool) -> Array:
     rows, n, count = x.aval.shape[:-1], x.aval.shape[-1], q.aval.size
     if not n or not count:
         return basis.full(ShapedArray((*rows, count), dtype), math.nan)
-    x = sorting.sort(x)
+    x = sorting.sort(x, is_stable=False)  # only zeros of different sign tell
     if ignoring:
         places = _places_of_numbers(x, as_array(retyped(q, dtype)))
     elif isinstance(q, ConcreteArray | Literal):
@@ -310,7 +310,7 @@ def _by_weight(x: Array, weights: Array | None, q: Array, ignoring: bool) -> Arr
     strange = isnan(x)
     if weights is None:
         wrong = basis.full(ShapedArray((*rows, 1), dtypes.bool_), False)
-        x, weights = sorting.sort(x), basis.full(x.aval, 1)
+        x, weights = sorting.sort(x, is_stable=False), basis.full(x.aval, 1)
     else:
         negative = bitwise.bitwise_or(comparison.lt(weights, basis.full(weights.aval, 0)), isnan(weights))
         wrong = any(negative, -1, keepdims=True)

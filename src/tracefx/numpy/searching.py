@@ -21,6 +21,7 @@ from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
 from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
 from tracefx.numpy.reductions import sum
+from tracefx.numpy.sorting import place_dtype
 from tracefx.numpy.ufuncs import (
     absolute,
     add,
@@ -43,7 +44,7 @@ Bounds: TypeAlias = tuple[Array, Array]
 Step: TypeAlias = Callable[[ArrayLike, Bounds], Bounds]
 Loop: TypeAlias = Callable[[int, Step, Bounds], Bounds]
 Search: TypeAlias = Callable[[Array, Array, bool, DType], Array]
-FEW: Final = 64
+FEW: Final = 16
 """Up to how many elements comparing all takes no longer than a loop."""
 _NUMPYS: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
 """The dtypes whose arrays NumPy searches as we do."""
@@ -112,7 +113,7 @@ def searchsorted(
     if search is None:
         raise ValueError(f"searchsorted: method must be one of {', '.join(_METHODS)}, got {method!r}")
     n = x.aval.size
-    dtype = dtypes.int32 if n < 2**31 else dtypes.int64
+    dtype = place_dtype(n)
     if not n:
         return basis.full(ShapedArray(y.aval.shape, dtype), 0)
     if evaluating() and type(x) is ConcreteArray and not isinstance(y, Tracer):
@@ -202,7 +203,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         raise ValueError(f"digitize: bins must be a vector, got {edges.aval}")
     n = edges.aval.size
     if not n:
-        return basis.full(ShapedArray(value.aval.shape, dtypes.int32), 0)
+        return basis.full(ShapedArray(value.aval.shape, dtypes.default_int()), 0)
     side, how = "left" if right else "right", method or "scan"
 
     def descending() -> Array:

@@ -36,7 +36,7 @@ from tracefx.ops import arithmetic, basis, bitwise, comparison, cumulative, elem
 from tracefx.ops.basis import full
 from tracefx.ops.static import axis_of
 
-COMPARED = 512
+COMPARED: Final = 64
 """Up to how many elements a set is searched by comparing with all of them."""
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import SupportsIndex, final, overload
+from types import MappingProxyType
+from typing import Final, SupportsIndex, final, overload
 
 import numpy as np
 from attrs import evolve, frozen
@@ -20,7 +21,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, Dims, Ir, Region, Text
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernels import quietly
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
@@ -30,11 +31,12 @@ from tracefx.ops.basis import broadcast_in_dim, move_axis, reshape
 from tracefx.ops.casting import cast
 from tracefx.ops.filling import broadcasted_iota
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
-from tracefx.ops.operation import miscounted, refuse_keys
+from tracefx.ops.operation import Domain, miscounted, refuse_keys
 from tracefx.ops.static import AxisError, axis_of, static_int
 from tracefx.ops.windows import GatherScatterMode
 
-_LINE = 2048
+_SORTABLE: Final = Domain("booleans or numbers", lambda d: not dtypes.is_key(d) and d != dtypes.float0)
+_LINE: Final = 2048
 """The length from which on NumPy finds a few greatest elements sooner than it sorts all."""
 
 
@@ -94,6 +96,26 @@ def _compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:
     return builder.emit("stablehlo.compare", [x, y], [ShapedArray((), dtypes.bool_)], attrs)[0]
 
 
+_BITS: Final[Mapping[DType, DType]] = MappingProxyType(
+    {
+        dtypes.float64: dtypes.int64,
+        dtypes.float32: dtypes.int32,
+        dtypes.float16: dtypes.int16,
+        dtypes.bfloat16: dtypes.int16,
+    }
+)
+"""Integers as long as floats."""
+
+
+def _turned(builder: Builder, bits: Ir) -> Ir:
+    """The bits of floats as integers in their order, and back: those of negative numbers count backwards."""
+    zero = stablehlo.full(builder, 0, bits.aval)
+    rest = stablehlo.full(builder, int(dtypes.iinfo(bits.aval.dtype).max), bits.aval)
+    (backwards,) = builder.emit("stablehlo.xor", [bits, rest], [bits.aval])
+    negative = stablehlo.compare(builder, "LT", bits, zero)
+    return builder.emit("stablehlo.select", [negative, backwards, bits], [bits.aval])[0]
+
+
 # ------------------------------------------------------------------ sort
 
 
@@ -117,6 +139,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable):
         first = avals[0]
         if not 0 <= self.dimension < first.ndim:
             raise AxisError(f"sort: dimension must be an axis of {first}, counted from 0, got {self.dimension}")
+        _SORTABLE.require("sort", *avals[: self.num_keys])
         for i, aval in enumerate(avals):
             if aval.shape != first.shape:
                 raise TypeError(f"sort: operands must have one shape, but operand 0 is {first} and {i} is {aval}")
@@ -136,7 +159,8 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable):
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # of which NumPy has another order
             return np.take_along_axis(x, self.order(x), self.dimension)
         (key,) = [x] if dtypes.is_complex(x.dtype) else _keys(x)
-        kind = None if dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype) or key.all() else "stable"
+        alike = not self.is_stable or dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype) or key.all()
+        kind = None if alike else "stable"
         return cast(np.sort(key, self.dimension, kind=kind), x.dtype)  # type: ignore[arg-type]  # None is a kind too
 
     def order(self, *args: NDArray) -> NDArray:
@@ -150,7 +174,9 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         shape = primals[0].aval.shape
         dtype = dtypes.int32 if shape[self.dimension] < 2**31 else dtypes.int64
-        *outs, places = bind(self, *primals, broadcasted_iota(dtype, shape, self.dimension))
+        # What is equal has the tangents of its own order, whatever order is promised.
+        stable = evolve(self, is_stable=True)
+        *outs, places = bind(stable, *primals, broadcasted_iota(dtype, shape, self.dimension))
         pushed: list[Tangent] = [
             Zero(out.aval.tangent()) if isinstance(t, Zero) else pick_along(t, places, self.dimension)
             for out, t in zip(outs, tangents, strict=True)
@@ -176,9 +202,28 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable):
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         avals = [x.aval.strong() for x in operands]
+        if len(operands) == 1 and not self.is_stable and avals[0].dtype in _BITS:
+            return [self.emit_by_bits(builder, operands[0])]
         pairs = tuple([ShapedArray((), aval.dtype) for aval in avals for _ in range(2)])
         attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": self.is_stable}
         return builder.emit("stablehlo.sort", operands, avals, attrs, [Region(pairs, self.emit_less)])
+
+    def emit_by_bits(self, builder: Builder, x: Ir) -> Ir:
+        """Floats by integers that have their order, which XLA's CPU sorts in an eighth of the time.
+
+        -0.0 comes before 0.0, as an order that is not stable may have it.
+        """
+        aval = ShapedArray(x.aval.shape, x.aval.dtype)
+        bits = ShapedArray(aval.shape, _BITS[aval.dtype])
+        nan = stablehlo.full(builder, math.nan, aval)
+        (x,) = builder.emit("stablehlo.select", [stablehlo.compare(builder, "NE", x, x), nan, x], [aval])
+        (key,) = builder.emit("stablehlo.bitcast_convert", [x], [bits])
+        pair = (ShapedArray((), bits.dtype),) * 2
+        attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": False}
+        (found,) = builder.emit(
+            "stablehlo.sort", [_turned(builder, key)], [bits], attrs, [Region(pair, self.emit_less)]
+        )
+        return builder.emit("stablehlo.bitcast_convert", [_turned(builder, found)], [aval])[0]
 
     def emit_less(self, builder: Builder, args: Sequence[Ir]) -> Sequence[Ir]:
         """Whether the first of two elements comes before the second."""

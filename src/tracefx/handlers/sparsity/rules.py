@@ -248,7 +248,8 @@ def passed(sets: Sets, prim: Primitive, outs: Sequence[ShapedArray], *args: Depe
 OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         **dict.fromkeys(
-            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack, Pad), moved
+            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack, Pad),
+            moved,
         ),
         ConvertElementType: elementwise,
         Mul: multiplied,

@@ -105,9 +105,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
         **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear),
         ReduceWindowSum: linear,
-        **dict.fromkeys(
-            (ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear
-        ),
+        **dict.fromkeys((ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear),
         **dict.fromkeys((Cholesky, TriangularSolve, TridiagonalSolve, Lu, Qr, Eigh, Eig, Svd), derived),
         BitcastConvertType: still,
         **dict.fromkeys(SLOPES, alone(transcendental)),
