@@ -35,7 +35,7 @@ import tracefx.scipy.signal
 # there is nothing yet that they could mean here.
 LACKING: Final = frozenset(
     {
-        *("device", "out_sharding", "sharding", "to", "axis_index_groups"),
+        *("out_sharding", "sharding", "to", "axis_index_groups"),
         "size",
     }
 )

@@ -11,6 +11,7 @@ from typing_extensions import CapsuleType, override
 
 from tracefx.core import methods
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.errors import (
     ConcretizationError,
@@ -31,6 +32,7 @@ Axes: TypeAlias = methods.Axes
 UpdateMode: TypeAlias = methods.UpdateMode
 
 METHODS: Final[Injected[ArrayMethods]] = Injected("the meaning of array operators")
+_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
 _SCALARS: Final = frozenset({bool, int, float, complex})
 
 
@@ -90,6 +92,25 @@ class Array:
     def nbytes(self) -> int:
         return self.size * self.itemsize
 
+    @property
+    def device(self) -> Device | None:
+        """Where the numbers are; None if there are none yet, in whose place functions that make arrays take it."""
+        return None
+
+    def devices(self) -> set[Device]:
+        """The devices that the numbers are on; none if there are none yet."""
+        return set() if self.device is None else {self.device}
+
+    def platform(self) -> str:
+        """The kind of device that the numbers are or will be on, such as "cpu"."""
+        return BACKEND.value.platform if self.device is None else self.device.platform
+
+    def to_device(self, device: Device, *, stream: int | None = None) -> Array:
+        """The array on a device. What is traced goes where its program runs."""
+        if stream is not None:
+            raise ValueError(f"to_device: there are no streams here, got {stream!r}")
+        return METHODS.value.astype(self, self.aval.dtype, device=device)
+
     def __len__(self) -> int:
         if not self.aval.shape:
             raise TypeError("len() of an array without axes")
@@ -122,6 +143,10 @@ class Array:
     def tolist(self) -> object:
         """The numbers as nested lists of Python scalars."""
         return self.concrete(ConcretizationError).tolist()
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The numbers as bytes, rows or (`order="F"`) columns one after the other."""
+        return self.concrete(ConcretizationError).tobytes(order)  # type: ignore[arg-type]  # NumPy says which there are
 
     def block_until_ready(self) -> Self:
         """Wait for the numbers; what went wrong in computing them is raised here. A tracer has nothing to wait for."""
@@ -166,8 +191,10 @@ class Array:
         return bool(METHODS.value.equal(self, item).any())
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ArrayMethods:
-        """`tracefx.numpy`, as the array API asks for it."""
-        del api_version
+        """`tracefx.numpy`, as the array API asks for it; ValueError for a version of it that is not there."""
+        if api_version not in _VERSIONS:
+            known = ", ".join([repr(version) for version in _VERSIONS if version])
+            raise ValueError(f"version {api_version!r} of the array API is not here; there are {known}")
         return METHODS.value
 
     def __setitem__(self, index: Index, value: object) -> NoReturn:
@@ -321,9 +348,18 @@ class Array:
     def imag(self) -> Array:
         return METHODS.value.imag(self)
 
-    def astype(self, dtype: DTypeLike, copy: bool = False) -> Array:
+    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: Device | None = None) -> Array:
         del copy  # arrays never change, so that they share memory does not show
-        return METHODS.value.astype(self, dtype)
+        return METHODS.value.astype(self, dtype, device=device)
+
+    def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
+        """The bytes as numbers of a dtype; elements are joined or divided along the last axis."""
+        if type is not None:
+            raise TypeError(f"view: type must be None, since there is one class of arrays; got {type!r}")
+        return METHODS.value.view(self, dtype)
+
+    def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
+        return METHODS.value.choose(self, choices, out, mode)
 
     def copy(self) -> Array:
         return METHODS.value.copy(self)

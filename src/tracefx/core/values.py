@@ -68,6 +68,7 @@ class ConcreteArray(Array):
             self.host = None
 
     @property
+    @override
     def device(self) -> Device:
         """Where the numbers are; for those in host memory, where programs will take them."""
         backend = BACKEND.value

@@ -273,6 +273,7 @@ e: Final = math.e
 inf: Final = math.inf
 nan: Final = math.nan
 newaxis: Final = None
+__array_api_version__: Final = "2024.12"
 euler_gamma: Final = _euler_gamma
 
 if TYPE_CHECKING:
@@ -304,6 +305,7 @@ if TYPE_CHECKING:
         triu_indices_from,
         unravel_index,
     )
+    from tracefx.numpy.inspection import __array_namespace_info__
     from tracefx.numpy.integers import bitwise_count, gcd, lcm, packbits, unpackbits
     from tracefx.numpy.interchange import (
         from_dlpack,
@@ -365,6 +367,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
     from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
     from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
+    from tracefx.numpy.views import view
     from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
 else:  # type checkers would take it to have any name
 
@@ -382,7 +385,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATE})
 
 
-__all__ = ["ndarray", "pi", "e", "euler_gamma", "inf", "nan", "newaxis"]
+__all__ = ["ndarray", "pi", "e", "euler_gamma", "inf", "nan", "newaxis", "__array_api_version__"]
 __all__ += ["allclose", "array_equal", "array_equiv", "isclose"]
 __all__ += ["arange", "array", "asarray", "copy", "diag", "diagonal", "empty", "empty_like", "eye", "full", "full_like"]
 __all__ += ["identity", "linspace", "meshgrid", "ones", "ones_like", "trace", "tri", "tril", "triu", "zeros"]
@@ -452,3 +455,5 @@ __all__ += ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile",
 __all__ += ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 __all__ += ["nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd"]
 __all__ += ["nansum", "nanvar"]
+__all__ += ["__array_namespace_info__"]
+__all__ += ["view"]

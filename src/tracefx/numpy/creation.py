@@ -16,12 +16,14 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, from_numpy
 from tracefx.numpy.kinds import result_type
+from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import dtype_of, inexact_dtype, no_out, operand, promoted, retyped, to_type
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
@@ -36,9 +38,15 @@ Nested: TypeAlias = ArrayLike | Sequence["Nested"]
 
 
 def array(
-    object: Nested, dtype: DTypeLike | None = None, *, copy: bool = True, order: str | None = "K", ndmin: int = 0
+    object: Nested,
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    device: Device | None = None,
 ) -> Array:
-    """An array with the elements of `object`: a number, an array, or nested sequences of them.
+    """An array with the elements of `object`: a number, an array, or nested sequences of them, on a device.
 
     `ndmin` puts axes of size 1 in front. Raises TypeError for what are no numbers, ValueError for sequences of
     different lengths and for None.
@@ -56,16 +64,39 @@ def array(
     else:
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
-    return shape.expand_dims(out, range(missing)) if missing > 0 else out
+    return placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
 
 
-def asarray(a: Nested, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None) -> Array:
-    """`a` as an array: itself if it is one of the dtype wanted.
+def asarray(
+    a: Nested,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Device | None = None,
+) -> Array:
+    """`a` as an array: itself if it is one of the dtype wanted, on the device wanted.
+
+    With `copy=False` nothing is copied: NumPy's memory is shared, and must not be written to any more. ValueError where
+    that can't be.
 
     >>> asarray([1, 2])
     Array([1, 2], dtype=int32)
     """
-    return array(a, dtype, copy=bool(copy), order=order)
+    if copy is False and not isinstance(a, Array | Literal):
+        a = _shared(a)
+    out = array(a, dtype, copy=bool(copy), order=order, device=device)
+    if copy is False and out is not a:
+        raise ValueError(f"asarray: copy=False, but {out.aval} is made of another dtype, or on another device")
+    return out
+
+
+def _shared(x: Nested) -> Array:
+    if not isinstance(x, np.ndarray):
+        raise ValueError(f"asarray: copy=False, but the elements of a {type(x).__name__} must be copied")
+    numbers = x.view()
+    numbers.flags.writeable = False
+    return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a")), numbers)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -142,7 +173,9 @@ def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
 # ------------------------------------------------------------------ full of one number
 
 
-def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+def full(
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Device | None = None
+) -> Array:
     """An array of the given shape, every element `fill_value`, or that broadcast to the shape if it has axes.
 
     Raises TypeError for a size that is no integer known when the program is traced, ValueError for a negative one.
@@ -154,34 +187,36 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     value = operand(fill_value, "full: fill_value")
     if dtype is not None:
         value = to_type(fill_value, dtypes.as_dtype(dtype, "full: dtype"))
-    return basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ())
+    return placed(
+        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
+    )
 
 
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
     """An array of zeros, by default float32.
 
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return _constant("zeros", shape, dtype, 0)
+    return placed(_constant("zeros", shape, dtype, 0), device)
 
 
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
     """An array of ones, by default float32.
 
     >>> ones((1, 2))
     Array([[1., 1.]], dtype=float32)
     """
-    return _constant("ones", shape, dtype, 1)
+    return placed(_constant("ones", shape, dtype, 1), device)
 
 
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
     """An array whose elements don't matter: zeros.
 
     >>> empty(2).shape
     (2,)
     """
-    return _constant("empty", shape, dtype, 0)
+    return placed(_constant("empty", shape, dtype, 0), device)
 
 
 def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
@@ -190,7 +225,12 @@ def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -
 
 
 def full_like(
-    a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """An array of the shape and dtype of `a` unless others are given, every element `fill_value`.
 
@@ -203,41 +243,58 @@ def full_like(
         value = to_type(fill_value, aval.dtype, aval.weak_type, "full_like: fill_value")
     else:
         value = to_type(fill_value, dtypes.as_dtype(dtype, "full_like: dtype"), what="full_like: fill_value")
-    return basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ())
+    return placed(
+        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
+    )
 
 
-def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+def zeros_like(
+    a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
+) -> Array:
     """Zeros of the shape and dtype of `a` unless others are given.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return full_like(operand(a, "zeros_like: a"), 0, dtype, shape)
+    return full_like(operand(a, "zeros_like: a"), 0, dtype, shape, device=device)
 
 
-def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+def ones_like(
+    a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
+) -> Array:
     """Ones of the shape and dtype of `a` unless others are given.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return full_like(operand(a, "ones_like: a"), 1, dtype, shape)
+    return full_like(operand(a, "ones_like: a"), 1, dtype, shape, device=device)
 
 
-def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None) -> Array:
+def empty_like(
+    prototype: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Device | None = None,
+) -> Array:
     """An array of the shape and dtype of `prototype` whose elements don't matter: zeros.
 
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return full_like(operand(prototype, "empty_like: prototype"), 0, dtype, shape)
+    return full_like(operand(prototype, "empty_like: prototype"), 0, dtype, shape, device=device)
 
 
 # ------------------------------------------------------------------ counting
 
 
 def arange(
-    start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None, dtype: DTypeLike | None = None
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """The numbers from `start` (0 if only one argument is given) to before `stop`, `step` apart.
 
@@ -261,7 +318,7 @@ def arange(
         out = arithmetic.mul(_as(by, new), out)
     if first != 0 or (step is not None and stop is not None):
         out = elementwise.add(_as(first, new), out)
-    return out
+    return placed(out, device)
 
 
 def _as(x: int | float, dtype: DType) -> Value:
@@ -291,6 +348,8 @@ def linspace(
     retstep: Exactly[False] = False,
     dtype: DTypeLike | None = None,
     axis: int = 0,
+    *,
+    device: Device | None = None,
 ) -> Array: ...
 @overload
 def linspace(
@@ -302,6 +361,7 @@ def linspace(
     retstep: Exactly[True],
     dtype: DTypeLike | None = None,
     axis: int = 0,
+    device: Device | None = None,
 ) -> tuple[Array, Array]: ...
 def linspace(
     start: ArrayLike,
@@ -311,6 +371,8 @@ def linspace(
     retstep: bool = False,
     dtype: DTypeLike | None = None,
     axis: int = 0,
+    *,
+    device: Device | None = None,
 ) -> Array | tuple[Array, Array]:
     """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
 
@@ -346,7 +408,7 @@ def linspace(
             out = shape.concatenate([out, rows[1]], 0)
     if dtypes.is_integer(new):
         out = rounding.floor(out)
-    out = as_array(retyped(moveaxis(out, 0, axis), new))
+    out = placed(as_array(retyped(moveaxis(out, 0, axis), new)), device)
     if not retstep:
         return out
     if intervals > 0:
@@ -385,14 +447,17 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
 # ------------------------------------------------------------------ diagonals
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Device | None = None
+) -> Array:
     """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k` and zeros elsewhere.
 
     >>> eye(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    return as_array(retyped(_on("eye", N, N if M is None else M, k), _default_float("eye", dtype)))
+    out = as_array(retyped(_on("eye", N, N if M is None else M, k), _default_float("eye", dtype)))
+    return placed(out, device)
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:

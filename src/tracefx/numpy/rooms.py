@@ -46,6 +46,8 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
         "nan_reductions": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+        "inspection": "__array_namespace_info__",
+        "views": "view",
     }
 )
 

@@ -15,9 +15,11 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import Shape
+from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
@@ -118,8 +120,8 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
 
 
-def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False) -> Array:
-    """`x` with its elements converted to `dtype`, None meaning the default float.
+def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Device | None = None) -> Array:
+    """`x` with its elements converted to `dtype`, None meaning the default float, on a device.
 
     Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
 
@@ -128,7 +130,7 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False) -> A
     """
     del copy  # arrays never change, so that they share memory does not show
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "astype: dtype")
-    return as_array(retyped(operand(x, "astype: x"), new))
+    return placed(as_array(retyped(operand(x, "astype: x"), new)), device)
 
 
 # ------------------------------------------------------------------ axes

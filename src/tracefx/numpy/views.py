@@ -1,0 +1,55 @@
+"""The bytes of arrays, read as numbers of another dtype."""
+
+from __future__ import annotations
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.numpy.promoting import operand, retyped
+from tracefx.ops import basis, comparison, filling, shape
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops.representation import bitcast_convert_type
+
+
+def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """The bytes of `x` as numbers of a dtype, by default the default float's; elements are joined or divided along the
+    last axis. ValueError where they don't fit, TypeError for bools that would be anything but 0 and 1.
+
+    >>> import numpy as np
+    >>> view(np.array([1, 256], np.int16), "uint8").tolist()
+    [1, 0, 0, 1]
+    """
+    value = as_array(operand(x, "view: x"))
+    new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "view: dtype")
+    if value.dtype == new:
+        return value
+    if dtypes.is_bool(value.dtype):
+        value = as_array(retyped(value, dtypes.uint8))
+    if dtypes.is_bool(new):
+        octets = view(value, dtypes.uint8)
+        return comparison.ne(octets, filling.zero(octets.aval.update(shape=())))
+    old, wide = dtypes.itemsize_bits(value.dtype), dtypes.itemsize_bits(new)
+    if not value.ndim and old != wide:
+        raise ValueError(f"view: {value.aval} has no axis along which elements of {new} could be told apart")
+    if (dtypes.is_complex(value.dtype) or dtypes.is_complex(new)) and not value.ndim:
+        raise ValueError(f"view: {value.aval} has no axis along which the parts of complex numbers could be")
+    if dtypes.is_complex(value.dtype):
+        parts = shape.stack([complex_numbers.real(value), complex_numbers.imag(value)], value.ndim)
+        *before, n = value.shape
+        return view(basis.reshape(parts, (*before, 2 * n)), new)
+    if dtypes.is_complex(new):
+        halves = view(value, dtypes.real_dtype(new))
+        if halves.shape[-1] % 2:
+            raise ValueError(f"view: the last axis of {value.aval} has half a complex number at its end")
+        pairs = basis.reshape(halves, (*halves.shape[:-1], halves.shape[-1] // 2, 2))
+        return complex_numbers.complex(pairs[..., 0], pairs[..., 1])
+    if old == wide:
+        return bitcast_convert_type(value, new)
+    *before, n = value.shape
+    if old > wide:
+        return basis.reshape(bitcast_convert_type(value, new), (*before, n * (old // wide)))
+    ratio = wide // old
+    if n % ratio:
+        raise ValueError(f"view: the last axis of {value.aval} must be a multiple of {ratio} to be read as {new}")
+    return bitcast_convert_type(basis.reshape(value, (*before, n // ratio, ratio)), new)

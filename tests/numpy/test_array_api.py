@@ -1,0 +1,261 @@
+"""What the array API standard asks of the namespace and of arrays, beyond the functions: devices, versions, inspection.
+
+The functions' own records are in tests/differential; the standard's special cases in test_special_cases.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+
+# The names of version 2024.12, with the arguments that are passed by name.
+FUNCTIONS: Final = {
+    # making arrays
+    "arange": "dtype device",
+    "asarray": "dtype device copy",
+    "empty": "dtype device",
+    "empty_like": "dtype device",
+    "eye": "k dtype device",
+    "from_dlpack": "device copy",
+    "full": "dtype device",
+    "full_like": "dtype device",
+    "linspace": "dtype device endpoint",
+    "meshgrid": "indexing",
+    "ones": "dtype device",
+    "ones_like": "dtype device",
+    "tril": "k",
+    "triu": "k",
+    "zeros": "dtype device",
+    "zeros_like": "dtype device",
+    # dtypes
+    **dict.fromkeys(("broadcast_arrays", "broadcast_to", "can_cast", "finfo", "iinfo", "isdtype", "result_type"), ""),
+    "astype": "copy device",
+    # element by element
+    **dict.fromkeys(
+        (
+            *(
+                "abs",
+                "acos",
+                "acosh",
+                "add",
+                "asin",
+                "asinh",
+                "atan",
+                "atan2",
+                "atanh",
+                "bitwise_and",
+                "bitwise_invert",
+            ),
+            *(
+                "bitwise_invert",
+                "bitwise_left_shift",
+                "bitwise_or",
+                "bitwise_right_shift",
+                "bitwise_xor",
+                "ceil",
+                "conj",
+                "copysign",
+            ),
+            *("cos", "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal"),
+            *("hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2"),
+            *("logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply"),
+            *("negative", "nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round"),
+            *("sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "matmul"),
+            *("matrix_transpose", "where"),
+        ),
+        "",
+    ),
+    "clip": "min max",
+    # shapes, sums
+    "concat": "axis",
+    "expand_dims": "axis",
+    "flip": "axis",
+    "moveaxis": "",
+    "permute_dims": "",
+    "repeat": "axis",
+    "reshape": "copy",
+    "roll": "axis",
+    "squeeze": "",
+    "stack": "axis",
+    "tile": "",
+    "unstack": "axis",
+    "take": "axis",
+    "take_along_axis": "axis",
+    "all": "axis keepdims",
+    "any": "axis keepdims",
+    "argmax": "axis keepdims",
+    "argmin": "axis keepdims",
+    "count_nonzero": "axis keepdims",
+    "cumulative_prod": "axis dtype include_initial",
+    "cumulative_sum": "axis dtype include_initial",
+    "diff": "axis n prepend append",
+    "max": "axis keepdims",
+    "mean": "axis keepdims",
+    "min": "axis keepdims",
+    "prod": "axis dtype keepdims",
+    "std": "axis correction keepdims",
+    "sum": "axis dtype keepdims",
+    "var": "axis correction keepdims",
+    "tensordot": "axes",
+    "vecdot": "axis",
+}
+DTYPES: Final = {
+    "bool": ["bool"],
+    "signed integer": ["int8", "int16", "int32", "int64"],
+    "unsigned integer": ["uint8", "uint16", "uint32", "uint64"],
+    "real floating": ["float32", "float64"],
+    "complex floating": ["complex64", "complex128"],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_take_what_the_standard_names(name: str) -> None:
+    found = inspect.signature(getattr(fnp, name)).parameters
+    assert set(FUNCTIONS[name].split()) <= set(found)
+
+
+def test_constants_and_dtypes_are_there() -> None:
+    assert (fnp.e, fnp.pi, fnp.inf, fnp.newaxis) == (np.e, np.pi, np.inf, None)
+    assert np.isnan(fnp.nan)
+    for names in DTYPES.values():
+        assert [np.dtype(getattr(fnp, name)).name for name in names] == names
+
+
+# ------------------------------------------------------------------ inspection
+
+
+def test_what_the_namespace_says_about_itself() -> None:
+    info = fnp.__array_namespace_info__()
+    assert fnp.__array_api_version__ == "2024.12"
+    assert set(info.capabilities()) == {"boolean indexing", "data-dependent shapes", "max dimensions"}
+    assert info.default_device() in info.devices()
+    assert {kind: dtype.name for kind, dtype in info.default_dtypes(device=info.default_device()).items()} == {
+        "real floating": "float32",
+        "complex floating": "complex64",
+        "integral": "int32",
+        "indexing": "int32",
+    }
+    with fx.enable_x64(True):
+        assert {dtype.name for dtype in info.default_dtypes().values()} == {"float64", "complex128", "int64"}
+
+
+def test_dtypes_by_kind() -> None:
+    info = fnp.__array_namespace_info__()
+    for kind, names in DTYPES.items():
+        assert list(info.dtypes(kind=kind)) == names
+        assert list(info.dtypes(kind=(kind, "bool"))) == (["bool", *names] if kind != "bool" else names)
+    assert set(info.dtypes(kind="integral")) == {*DTYPES["signed integer"], *DTYPES["unsigned integer"]}
+    assert set(info.dtypes()) == {name for names in DTYPES.values() for name in names}
+    assert set(info.dtypes(kind="numeric")) == set(info.dtypes()) - {"bool"}
+    with pytest.raises(ValueError, match="kind must be of 'bool', .* got 'strings'"):
+        info.dtypes(kind="strings")
+
+
+def test_the_namespace_of_an_array() -> None:
+    x = fnp.ones(2)
+    for version in (None, "2021.12", "2024.12"):
+        assert x.__array_namespace__(api_version=version) is fnp
+    with pytest.raises(ValueError, match="version '2020.01' of the array API is not here"):
+        x.__array_namespace__(api_version="2020.01")
+
+
+# ------------------------------------------------------------------ devices
+
+MAKERS: Final = (
+    lambda **where: fnp.arange(3, **where),
+    lambda **where: fnp.asarray([1.0], **where),
+    lambda **where: fnp.array([1.0], **where),
+    lambda **where: fnp.empty(2, **where),
+    lambda **where: fnp.empty_like(fnp.ones(2), **where),
+    lambda **where: fnp.eye(2, **where),
+    lambda **where: fnp.full(2, 1.5, **where),
+    lambda **where: fnp.full_like(fnp.ones(2), 1.5, **where),
+    lambda **where: fnp.linspace(0, 1, 3, **where),
+    lambda **where: fnp.ones(2, **where),
+    lambda **where: fnp.ones_like(fnp.ones(2), **where),
+    lambda **where: fnp.zeros(2, **where),
+    lambda **where: fnp.zeros_like(fnp.ones(2), **where),
+    lambda **where: fnp.astype(fnp.ones(2), "int32", **where),
+    lambda **where: fnp.ones(2).astype("int32", **where),
+    lambda **where: fnp.from_dlpack(np.ones(2), **where),
+)
+
+
+@pytest.mark.parametrize("made", MAKERS, ids=range(len(MAKERS)))
+def test_arrays_are_made_on_a_device(made: Any) -> None:
+    (device,) = fx.devices()
+    for where in (device, None):
+        found = made(device=where)
+        assert found.device is device
+        assert found.tolist() == made().tolist()
+
+
+@pytest.mark.parametrize("made", MAKERS[:-1], ids=range(len(MAKERS) - 1))
+def test_what_is_no_device_is_refused(made: Any) -> None:
+    with pytest.raises(TypeError, match=r"device must be one of tracefx.devices\(\) or None, got 'somewhere'"):
+        made(device="somewhere")
+
+
+def test_an_array_says_where_it_is_and_goes_elsewhere() -> None:
+    (device,) = fx.devices()
+    x = fnp.ones(2)
+    assert (x.device, x.devices(), x.platform()) == (device, {device}, "cpu")
+    assert x.to_device(device).tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="there are no streams here, got 3"):
+        x.to_device(device, stream=3)
+
+
+def test_a_traced_array_is_nowhere_yet_and_programs_for_arrays_of_any_library_go_on() -> None:
+    @fx.jit
+    def f(x: Any) -> Any:
+        assert (x.device, x.devices(), x.platform()) == (None, set(), "cpu")
+        return x.to_device(fx.devices()[0]) + fnp.ones(2, device=x.device)
+
+    assert f(np.ones(2, np.float32)).tolist() == [2.0, 2.0]
+
+
+# ------------------------------------------------------------------ copies
+
+
+def test_memory_is_shared_where_that_is_asked_for() -> None:
+    numbers = np.ones(2)
+    shared = fnp.asarray(numbers, copy=False)
+    numbers[0] = 5.0
+    assert shared.tolist() == [5.0, 1.0]
+    x = fnp.ones(2)
+    assert fnp.asarray(x, copy=False) is x
+    numbers = np.ones(2)
+    kept = fnp.asarray(numbers, copy=True)
+    numbers[0] = 5.0
+    assert kept.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("made", [lambda: fnp.asarray([1.0], copy=False), lambda: fnp.asarray(1.0, copy=False)])
+def test_what_must_be_copied_is_not_shared(made: Any) -> None:
+    with pytest.raises(ValueError, match="copy=False, but the elements of a .* must be copied"):
+        made()
+
+
+def test_what_must_be_converted_is_not_shared() -> None:
+    with pytest.raises(ValueError, match="copy=False, but i32.2. is made of another dtype"):
+        fnp.asarray(np.ones(2), "int32", copy=False)
+
+
+def test_bytes() -> None:
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    assert fnp.asarray(x).tobytes() == x.astype(np.int16).tobytes()
+    assert fnp.asarray(x).tobytes("F") == x.tobytes("F")
+
+
+def test_operators_in_place_make_new_arrays() -> None:
+    x = y = fnp.ones(2)
+    x += 1
+    x *= 3.0
+    x -= np.float32(2)
+    assert (x.tolist(), y.tolist()) == ([4.0, 4.0], [1.0, 1.0])
