@@ -13,6 +13,7 @@ if _TYPE_CHECKING:
     from tracefx.scipy import optimize as optimize
     from tracefx.scipy import signal as signal
     from tracefx.scipy import spatial as spatial
+    from tracefx.scipy import special as special
 
 _MODULES: _Final = frozenset(
     {
@@ -24,6 +25,7 @@ _MODULES: _Final = frozenset(
         "optimize",
         "signal",
         "spatial",
+        "special",
     }
 )
 

@@ -11,7 +11,7 @@ from typing import Final, final
 from typing_extensions import override
 
 from tracefx.control.special.defined import Defined
-from tracefx.control.special.gamma_parts import chebyshev
+from tracefx.control.special.polynomials import chebyshev
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
@@ -34,8 +34,8 @@ class BesselI0e(Defined):
         size = abs(operands[0])
         far = size > 8
         inner, outer = where(far, 0.0, size, size.aval), where(far, size, 8.0, size.aval)
-        near = chebyshev(_I0_NEAR, inner / 2 - 2, size)
-        return where(far, chebyshev(_I0_FAR, 32 / outer - 2, size) / sqrt(outer), near, size.aval)
+        near = chebyshev(_I0_NEAR, inner / 2 - 2)
+        return where(far, chebyshev(_I0_FAR, 32 / outer - 2) / sqrt(outer), near, size.aval)
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:

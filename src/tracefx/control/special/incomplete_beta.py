@@ -16,19 +16,20 @@ from typing import Final, final
 from typing_extensions import override
 
 from tracefx.control.special.defined import Defined, count_as, repeat
-from tracefx.control.special.gamma_parts import LARGE, log1p_rest, log_beta, log_gamma_ratio, stirling
+from tracefx.control.special.gamma_parts import LARGE, log1p, log1p_rest, log_beta, log_gamma, log_gamma_ratio, stirling
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
+from tracefx.ops import transcendental
 from tracefx.ops.arithmetic import div, mul, neg, sub
 from tracefx.ops.elementwise import add
 from tracefx.ops.elementwise import operands as values_of
 from tracefx.ops.magnitude import abs
 from tracefx.ops.selection import where
-from tracefx.ops.special import digamma, lgamma
-from tracefx.ops.transcendental import exp, log, log1p, sqrt
+from tracefx.ops.special import digamma
+from tracefx.ops.transcendental import exp, log, sqrt
 
 _STEPS: Final = 10_000  # about the square root of the greatest operand is what it takes
 
@@ -72,7 +73,7 @@ def _weight(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Array) 
     far = exp(exponent) * sqrt(q / (2 * math.pi * p * total))
     small, large = where(both, 1.0, a, like), where(both, 1.0, b, like)
     growing = small < large
-    scale = lgamma(small + 1) + log_gamma_ratio(large, small)
+    scale = log_gamma(small + 1) + log_gamma_ratio(large, small)
     scale = where(growing, scale, log_beta(small, large) + log(small), like)
     return where(both, far, exp(small * log_x + large * log_y - scale), like)
 
@@ -146,7 +147,7 @@ class BetaDensity(Defined):
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         a, b, x = primals
         if i < 2:
-            part = log(x) if i == 0 else log1p(neg(x))
+            part = log(x) if i == 0 else transcendental.log1p(neg(x))
             change = sub(add(part, digamma(add(a, b))), digamma(primals[i]))
         else:
             change = sub(div(sub(a, 1.0), x), div(sub(b, 1.0), sub(1.0, x)))

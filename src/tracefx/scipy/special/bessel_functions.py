@@ -1,0 +1,170 @@
+"""Bessel functions of whole orders."""
+
+from __future__ import annotations
+
+import math
+from typing import SupportsIndex
+
+import tracefx.numpy as fnp
+from tracefx.control.special import bessel
+from tracefx.control.special.defined import working
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.numpy.promoting import retyped
+from tracefx.ops.static import static_int
+from tracefx.scipy.special.computing import real
+from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.jit import jit
+
+
+def i0e(x: ArrayLike) -> Array:
+    """`exp(-abs(x))` times the modified Bessel function of order 0.
+
+    >>> round(float(i0e(1.0)), 5)
+    0.46576
+    """
+    return bessel.bessel_i0e(*real("i0e", x))
+
+
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 0.
+
+    >>> round(float(i0(1.0)), 5)
+    1.26607
+    """
+    return _i0(*real("i0", x))
+
+
+def i1e(x: ArrayLike) -> Array:
+    """`exp(-abs(x))` times the modified Bessel function of order 1.
+
+    >>> round(float(i1e(1.0)), 5)
+    0.20791
+    """
+    return bessel.bessel_i1e(*real("i1e", x))
+
+
+def i1(x: ArrayLike) -> Array:
+    """The modified Bessel function of order 1.
+
+    >>> round(float(i1(1.0)), 5)
+    0.56516
+    """
+    return _i1(*real("i1", x))
+
+
+@custom_jvp
+def _i0(x: Array) -> Array:
+    return fnp.exp(fnp.abs(x)) * bessel.bessel_i0e(x)
+
+
+@custom_jvp
+def _i1(x: Array) -> Array:
+    return fnp.exp(fnp.abs(x)) * bessel.bessel_i1e(x)
+
+
+def _i1_slope(t: Array, out: Array, x: Array) -> Array:
+    zero = x == 0
+    return t * (_i0(x) - fnp.where(zero, 0.5, out / fnp.where(zero, 1.0, x)))
+
+
+_i0.defjvps(lambda t, out, x: t * _i1(x))
+_i1.defjvps(_i1_slope)
+
+
+def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> Array:
+    """The Bessel functions of the first kind of orders 0 to `v` along a new first axis.
+
+    `n_iter` is the least order at which the recurrence begins; larger ones are taken where they are needed. It must be
+    known when it is traced, as must `v`.
+
+    >>> [round(float(j), 5) for j in bessel_jn(fnp.array(1.0), v=1)]
+    [0.7652, 0.44005]
+    """
+    most, least = static_int("bessel_jn", v, "v"), static_int("bessel_jn", n_iter, "n_iter")
+    if most < 0:
+        raise ValueError(f"bessel_jn: v must not be negative, got {most}")
+    (value,) = real("bessel_jn", z)
+    aval = value.aval
+    out = _bessel_jn(most, max(least, most + 40, 60), value.astype(working(aval.dtype)))
+    return fnp.asarray(retyped(out, aval.dtype, aval.weak_type))
+
+
+def _orders(most: int, start: int, z: Array) -> Array:
+    """By Miller's algorithm up to where it holds (DLMF 3.6.5, 10.23.4); beyond, upwards from Hankel's expansions."""
+    limit = float(start - 30)
+    size = fnp.abs(z)
+    far = size > limit
+    found = [
+        fnp.where(far, b, a) for a, b in zip(_downwards(most, start, size, far), _upwards(most, size, far), strict=True)
+    ]
+    negative = z < 0
+    return fnp.stack([fnp.where(negative & (n % 2 == 1), -f, f) for n, f in enumerate(found)])
+
+
+def _downwards(most: int, start: int, size: Array, far: Array) -> list[Array]:
+    tiny = float(dtypes.finfo(size.dtype).tiny) ** 0.5
+    small = size < (1e-8 if size.dtype == dtypes.float64 else 1e-4)
+    z = fnp.where(far | small, 1.0, size)
+    after, current, total = fnp.zeros_like(z), fnp.full_like(z, tiny), fnp.zeros_like(z)
+    kept: list[Array] = []
+    for n in range(start, -1, -1):  # the function of order n is proportional to `current`
+        if n <= most:
+            kept.append(current)
+        if n % 2 == 0:
+            total = total + (current if n == 0 else 2 * current)
+        if n:
+            after, current = current, (2 * n / z) * current - after
+            large = fnp.abs(current) > 1 / tiny
+            scale = fnp.where(large, tiny, fnp.ones_like(z))
+            after, current, total = after * scale, current * scale, total * scale
+            kept = [k * scale for k in kept]
+    found = [k / total for k in reversed(kept)]
+    half, power = size / 2, fnp.ones_like(size)
+    for n in range(most + 1):  # the first two terms of the series
+        found[n] = fnp.where(small, power * (1 - half * half / (n + 1)), found[n])
+        power = power * half / (n + 1)
+    return found
+
+
+def _upwards(most: int, size: Array, far: Array) -> list[Array]:
+    z = fnp.where(far, size, 40.0)
+    found = [_hankel(n, z) for n in range(min(most, 1) + 1)]
+    for n in range(1, most):
+        found.append((2 * n / z) * found[n] - found[n - 1])
+    return found
+
+
+def _hankel(n: int, z: Array) -> Array:
+    """For numbers that are large beside 1 (DLMF 10.17.3)."""
+    p, q, term = fnp.ones_like(z), fnp.zeros_like(z), fnp.ones_like(z)
+    for k in range(1, 17):
+        term = term * ((4 * n * n - (2 * k - 1) ** 2) / (8 * k)) / z
+        if k % 2:
+            q = q + (term if k % 4 == 1 else -term)
+        else:
+            p = p + (term if k % 4 == 0 else -term)
+    sine, cosine = fnp.sin(z), fnp.cos(z)
+    phase = (cosine + sine, sine - cosine) if n == 0 else (sine - cosine, -(sine + cosine))
+    return (p * phase[0] - q * phase[1]) / fnp.sqrt(math.pi * z)
+
+
+@jit(static_argnums=(0, 1))
+def _computed(most: int, start: int, z: Array) -> Array:
+    return _orders(most, start, z)
+
+
+def _slopes(most: int, start: int, z: Array) -> Array:
+    """Derivatives: half the difference of the neighbours."""
+    values = _bessel_jn(most + 1, start, z)
+    lower = fnp.concatenate([-values[1:2], values[:most]], 0)
+    return 0.5 * (lower - values[1:])
+
+
+_bessel_jn = custom_jvp(_computed, nondiff_argnums=(0, 1))
+_bessel_jn.defjvp(
+    lambda most, start, primals, tangents: (
+        _bessel_jn(most, start, *primals),
+        tangents[0] * _slopes(most, start, *primals),
+    )
+)

@@ -1,0 +1,290 @@
+"""The error function and its relatives: Dawson's and Faddeeva's functions, the normal distribution, Owen's T."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import SupportsIndex
+
+import numpy as np
+
+import tracefx.numpy as fnp
+from tracefx.control.special.polynomials import chebyshev, chebyshev_on
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import NDArray
+from tracefx.numpy.promoting import inexact, retyped
+from tracefx.ops import complex as complex_numbers
+from tracefx.ops import special
+from tracefx.ops.static import static_int
+from tracefx.scipy.special.coefficients import DAWSN_FAR, DAWSN_NEAR, ERFCX, NDTRI_CENTRE, NDTRI_FAR, NDTRI_TAIL
+from tracefx.scipy.special.computing import computed, real
+from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.jit import jit
+
+_ROOT_2 = math.sqrt(2)
+_ROOT_PI = math.sqrt(math.pi)
+
+# ------------------------------------------------------------------ the error function
+
+
+def erf(x: ArrayLike) -> Array:
+    """The error function: twice the integral of `exp(-t**2) / sqrt(pi)` from 0 to `x`.
+
+    >>> float(erf(0.0))
+    0.0
+    """
+    return special.erf(*real("erf", x))
+
+
+def erfc(x: ArrayLike) -> Array:
+    """`1 - erf(x)`, accurate where that is small.
+
+    >>> float(erfc(0.0))
+    1.0
+    """
+    return special.erfc(*real("erfc", x))
+
+
+def erfinv(x: ArrayLike) -> Array:
+    """The number whose error function is `x`.
+
+    >>> float(erfinv(0.0))
+    0.0
+    """
+    return special.erf_inv(*real("erfinv", x))
+
+
+def erfcx(x: ArrayLike) -> Array:
+    """`exp(x**2) * erfc(x)`, without overflow or underflow on the way where `x` is positive.
+
+    >>> round(float(erfcx(100.0)), 7)
+    0.0056416
+    """
+    return computed("erfcx", _erfcx, x)
+
+
+@custom_jvp
+@jit
+def _erfcx(x: Array) -> Array:
+    """By a Chebyshev series in `(x - 3.75) / (x + 3.75)`, as Shepherd and Laframboise (1981)."""
+    size = fnp.abs(x)
+    above = chebyshev(ERFCX, 2 - 15 / (size + 3.75)) / (1 + 2 * size)
+    return fnp.where(x < 0, 2 * _exp_of_square(fnp.minimum(size, 1e4)) - above, above)
+
+
+_erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / _ROOT_PI))
+
+
+def _exp_of_square(x: Array) -> Array:
+    """`exp(x**2)`: the square of the leading bits is exact."""
+    leading = fnp.round(x * 16) / 16
+    return fnp.exp(leading * leading) * fnp.exp((x - leading) * (x + leading))
+
+
+def dawsn(x: ArrayLike) -> Array:
+    """Dawson's integral: `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
+
+    >>> round(float(dawsn(1.0)), 5)
+    0.53808
+    """
+    return computed("dawsn", _dawsn, x)
+
+
+@custom_jvp
+@jit
+def _dawsn(x: Array) -> Array:
+    far = fnp.abs(x) > 5
+    square = fnp.where(far, 0.0, x * x)
+    near = x * chebyshev_on(0, 25, DAWSN_NEAR, square) / (1 + 2 * square)
+    outer = fnp.where(far, x, 5.0)
+    return fnp.where(far, chebyshev(DAWSN_FAR, (10 / outer) ** 2 - 2) / (2 * outer), near)
+
+
+_dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
+
+
+# ------------------------------------------------------------------ of complex numbers
+
+
+def wofz(z: ArrayLike) -> Array:
+    """Faddeeva's function, `exp(-z**2) * erfc(-1j * z)`, of a complex number.
+
+    >>> round(complex(wofz(1j)).real, 5)
+    0.42758
+    """
+    value = inexact(z, "wofz: z")
+    dtype = value.aval.dtype
+    wide = np.result_type(dtype, np.complex64) if dtype.itemsize > 2 else dtypes.complex64
+    return _wofz(fnp.asarray(retyped(value, dtypes.as_dtype(wide, "wofz"), value.aval.weak_type)))
+
+
+@custom_jvp
+@jit
+def _wofz(z: Array) -> Array:
+    """By three forms of the trapezium rule, corrected by residues (Al Azah and Chandler-Wilde 2021).
+
+    They are for the first quadrant; `w(-conj(z)) = conj(w(z))` and `w(-z) = 2 * exp(-z**2) - w(z)` give the others.
+    """
+    x, y = fnp.abs(fnp.real(z)), fnp.abs(fnp.imag(z))
+    distant = fnp.maximum(x, y) > 1e8
+    x, y = fnp.where(distant, 1.0, x), fnp.where(distant, 1.0, y)
+    terms = 11 if x.dtype == dtypes.float64 else 6
+    step = math.sqrt(math.pi / (terms + 1))
+    w = complex_numbers.complex(x, y)
+    square = w * w
+    half = sum(
+        (2 * math.exp(-(((k + 0.5) * step) ** 2)) / (square - ((k + 0.5) * step) ** 2)) for k in range(terms + 1)
+    )
+    whole = sum((2 * math.exp(-((k * step) ** 2)) / (square - (k * step) ** 2)) for k in range(1, terms + 1))
+    factor = (1j * step / math.pi) * w
+    high = y >= fnp.maximum(x, math.pi / step)
+    place = x / step - fnp.floor(x / step)
+    between = (place >= 0.25) & (place <= 0.75) & (y < x)
+    bell = 2 * fnp.exp(-square)
+    turn = fnp.exp((-2j * math.pi / step) * fnp.where(high, 1.0 + 0j, w))
+    by_midpoints = factor * half + fnp.where(high, 0, bell / (1 + turn))
+    by_ends = factor * (whole + 1 / square) + bell / (1 - turn)
+    value = fnp.where(between & ~high, by_ends, by_midpoints)
+    safe = fnp.where(distant, z, 1.0 + 0j)
+    far = (1j / _ROOT_PI) / safe
+    value = fnp.where(fnp.real(z) < 0, fnp.conj(value), value)
+    upper = fnp.where(distant, 0j, complex_numbers.complex(fnp.real(z), fnp.abs(fnp.imag(z))))
+    mirrored = 2 * fnp.exp(-upper * upper) - value  # of -conj(z) below the axis, hence
+    below = fnp.conj(mirrored)
+    return fnp.where(distant, far, fnp.where(fnp.imag(z) < 0, below, value))
+
+
+_wofz.defjvps(lambda t, out, z: t * (2j / _ROOT_PI - 2 * z * out))
+
+
+# ------------------------------------------------------------------ the normal distribution
+
+
+def ndtr(x: ArrayLike) -> Array:
+    """The probability that a normally distributed number is at most `x`.
+
+    >>> float(ndtr(0.0))
+    0.5
+    """
+    return computed("ndtr", lambda x: 0.5 * special.erfc(x * -math.sqrt(0.5)), x)
+
+
+def ndtri(p: ArrayLike) -> Array:
+    """The number that a normally distributed one is at most with probability `p`; NaN beyond 0 and 1.
+
+    >>> float(ndtri(0.5))
+    0.0
+    """
+    return computed("ndtri", _ndtri, p)
+
+
+@custom_jvp
+@jit
+def _ndtri(p: Array) -> Array:
+    """By Chebyshev series: in the centre of `(p - 1/2)**2`, in the tails of `1 / sqrt(-2 * log(p))`."""
+    apart = p - 0.5
+    inner = fnp.abs(apart) <= 0.425
+    centre = apart * chebyshev_on(0, 0.425**2, NDTRI_CENTRE, fnp.where(inner, apart * apart, 0.0))
+    least = fnp.where(p > 0.5, 1 - p, p)
+    inside = (p > 0) & (p < 1) & ~inner
+    r = fnp.sqrt(-2 * fnp.log(fnp.where(inside, least, 0.01)))
+    u = 1 / r
+    factor = fnp.where(r < 6, chebyshev_on(1 / 6, 1 / 2.2, NDTRI_TAIL, u), chebyshev_on(1 / 40, 1 / 6, NDTRI_FAR, u))
+    tail = fnp.where((p == 0) | (p == 1), math.inf, r * factor)
+    value = fnp.where(inner, centre, fnp.where(p < 0.5, -tail, tail))
+    return fnp.where((p >= 0) & (p <= 1), value, math.nan)
+
+
+_ndtri.defjvps(lambda t, out, p: t * (math.sqrt(2 * math.pi) * fnp.exp(out * out / 2)))
+
+
+def log_ndtr(x: ArrayLike, series_order: SupportsIndex = 3) -> Array:
+    """The logarithm of `ndtr`, accurate everywhere.
+
+    `series_order`, the number of terms of an asymptotic series, is checked, but none is used here. TypeError unless it
+    is an integer, ValueError unless it is between 0 and 30.
+
+    >>> round(float(log_ndtr(-100.0)), 2)
+    -5005.52
+    """
+    order = static_int("log_ndtr", series_order, "series_order")
+    if not 0 <= order <= 30:
+        raise ValueError(f"log_ndtr: series_order must be between 0 and 30, got {order}")
+    return computed("log_ndtr", _log_ndtr, x)
+
+
+@custom_jvp
+@jit
+def _log_ndtr(x: Array) -> Array:
+    low = x < -1
+    below, above = fnp.where(low, x, -2.0), fnp.where(low, 0.0, x)
+    tail = fnp.log(0.5 * _erfcx(below * -math.sqrt(0.5))) - 0.5 * below * below
+    return fnp.where(low, tail, fnp.log1p(-0.5 * special.erfc(above * math.sqrt(0.5))))
+
+
+def _log_ndtr_slope(t: Array, out: Array, x: Array) -> Array:
+    low = x < -1
+    below, above = fnp.where(low, x, -2.0), fnp.where(low, 0.0, x)
+    tail = math.sqrt(2 / math.pi) / _erfcx(below * -math.sqrt(0.5))
+    bell = fnp.exp(-0.5 * above * above) / math.sqrt(2 * math.pi)
+    return t * fnp.where(low, tail, bell / (0.5 * special.erfc(above * -math.sqrt(0.5))))
+
+
+_log_ndtr.defjvps(_log_ndtr_slope)
+
+
+# ------------------------------------------------------------------ Owen's T
+
+
+def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
+    """Owen's T: the probability of `X > h` and `0 < Y < a * X` of independent normally distributed `X` and `Y`.
+
+    >>> round(float(owens_t(0.0, 1.0)), 5)
+    0.125
+    """
+    return computed("owens_t", _owens_t, h, a)
+
+
+@custom_jvp
+@jit
+def _owens_t(h: Array, a: Array) -> Array:
+    """Its integral by Gauss and Legendre; of `a` beyond 1 by that of `1 / a` (Owen 1956, (2.3))."""
+    endless = fnp.abs(h) == math.inf
+    height, slope = fnp.where(endless, 0.0, fnp.abs(h)), fnp.abs(a)
+    steep = slope > 1
+    turned = fnp.where(steep, height * slope, height)
+    gentle = fnp.where(steep, 1 / fnp.where(steep, slope, 1.0), slope)
+    part = _owens_integral(turned, gentle)
+    p, q = (0.5 * special.erfc(fnp.where(steep, v, 0.0) * math.sqrt(0.5)) for v in (height, turned))
+    value = fnp.where(steep, 0.5 * (p + q) - p * q - part, part)
+    value = fnp.where(slope == math.inf, 0.25 * special.erfc(height * math.sqrt(0.5)), value)
+    value = fnp.where(endless & (a == a), 0.0, value)
+    return fnp.where(a < 0, -value, value)
+
+
+def _owens_integral(h: Array, a: Array) -> Array:
+    """Up to where the exponential underflows, so that what there is is spread over the nodes."""
+    wide = h.dtype == dtypes.float64
+    nodes, weights = _legendre(40 if wide else 20)
+    far = 9.0 if wide else 6.0
+    width = fnp.where(h * a > far, far / fnp.where(h > 0, h, 1.0), a)
+    total = fnp.zeros_like(width)
+    for x, weight in zip(nodes, weights, strict=True):
+        square = (width * float(0.5 * (x + 1))) ** 2
+        total = total + float(weight) * fnp.exp(-0.5 * h * h * square) / (1 + square)
+    return total * width * fnp.exp(-0.5 * h * h) / (4 * math.pi)
+
+
+@functools.cache
+def _legendre(n: int) -> tuple[NDArray, NDArray]:
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return nodes, weights
+
+
+_owens_t.defjvps(
+    lambda t, out, h, a: (
+        t * (-0.5 / math.sqrt(2 * math.pi) * fnp.exp(-0.5 * h * h) * special.erf(a * h * math.sqrt(0.5)))
+    ),
+    lambda t, out, h, a: t * (fnp.exp(-0.5 * h * h * (1 + a * a)) / (2 * math.pi * (1 + a * a))),
+)
