@@ -60,6 +60,7 @@ def backwards(x: Any) -> Any:
 
 backwards.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (ct * 2.0,))
 
+IMAGES: Any = np.arange(8, dtype=np.float32).reshape(2, 1, 4)
 EXACT: dict[str, Any] = {
     "element by element": lambda x: fnp.sin(x) * x + fnp.exp(-x) / (2 + x),
     "differences": lambda x: x[1:] - x[:-1],
@@ -76,6 +77,14 @@ EXACT: dict[str, Any] = {
     "constant matrices behind": lambda x: (x.reshape(2, 3) @ np.eye(3, dtype=np.float32)).reshape(3, 2),
     "batches of products": lambda x: fnp.einsum("bi,bij->bj", x.reshape(2, 3), PAIR),
     "products": lambda x: x.reshape(2, 3) @ x.reshape(3, 2),
+    "stencils": lambda x: fnp.convolve(x, fnp.array([1.0, 0.0, -2.0, 1.0]), "same"),
+    "stencils of what varies": lambda x: fnp.convolve(x[:4], x[3:], "valid"),
+    "convolutions in groups": lambda x: lax.conv_general_dilated(
+        x.reshape(1, 2, 3), np.ones((4, 1, 2), np.float32), (1,), [(1, 0)], feature_group_count=2
+    ),
+    "dilated kernels that vary": lambda x: lax.conv_general_dilated(
+        IMAGES, x[:4].reshape(2, 1, 2), (2,), [(0, 1)], (2,), batch_group_count=2
+    ),
     "masks": lambda x: fnp.where(np.arange(6) < 2, x, x[::-1]) + x * np.array([0, 1, 0, 0, 0, 0], np.float32),
     "constant indices": lambda x: x[PLACES] ** 2,
     "places computed": lambda x: x[(fnp.arange(6) * 5) % 6] * x,

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, Dims, Ir, Text
 from tracefx.core.dtypes import DType, DTypeLike, Kind, NDArray
 from tracefx.core.handler import bind1
@@ -168,7 +168,10 @@ class ConvGeneralDilated(Operation, Bilinear, ShownAsJax):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        """By NumPy where that is done before XLA would begin, and nothing is worth compiling."""
+        """By NumPy where that is done before XLA would begin, and nothing is worth compiling.
+
+        Zeros between elements are multiplied there, though, and those that XLA leaves out make no NaN of infinities.
+        """
         if len(args) != 2:
             return super().evaluate(args)
         lhs, rhs = [a.aval for a in args]
@@ -178,46 +181,64 @@ class ConvGeneralDilated(Operation, Bilinear, ShownAsJax):
         copied = lhs.shape[lhs_spec[0]] * lhs.shape[lhs_spec[1]]
         for d, k in zip(out_spec[2:], rhs_spec[2:], strict=True):
             copied *= out.shape[d] * rhs.shape[k]
-        return super().evaluate(args) if products <= _FEW and copied <= _COPIED else run_alone(self, args)
+        small = products <= _FEW and copied <= _COPIED and not any(a > 1 for a in self.lhs_dilation)
+        return super().evaluate(args) if small else run_alone(self, args)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
-        """The windows as the rows of a matrix for each group, times the kernels as columns."""
         lhs, rhs = args
-        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
         out = self.preferred_element_type or lhs.dtype
         inner = accumulator(lhs.dtype, out)
-        x, w = cast(lhs, inner).transpose(lhs_spec), cast(rhs, inner).transpose(rhs_spec)
+        lhs, rhs = cast(lhs, inner), cast(rhs, inner)
+        shape = self.out_aval(ShapedArray(lhs.shape, inner), ShapedArray(rhs.shape, inner)).shape
+        if not (lhs.size and rhs.size and math.prod(shape)):
+            return np.zeros(shape, out)
+        if len(shape) == 3 and self._is_of_vectors(lhs.shape, rhs.shape):
+            row = np.correlate(self._padded(lhs, 0).ravel(), rhs.ravel().conj())
+            return cast(row[:: self.window_strides[0]], out).reshape(shape)
+        products = np.matmul(
+            self.rows(lhs, taken(rhs.shape, self.dimension_numbers.rhs_spec[2:]), 0), self.columns(rhs).swapaxes(1, 2)
+        )
+        return cast(self.arranged(products, shape), out)
+
+    def _is_of_vectors(self, lhs: Shape, rhs: Shape) -> bool:
+        x, y, _ = self.dimension_numbers
+        return taken(lhs, x[:2]) == taken(rhs, y[:2]) == (1, 1) and self.rhs_dilation == (1,)
+
+    def _padded(self, lhs: NDArray, fill: int) -> NDArray:
+        """An array like `lhs` with its axes in the default order, padded and dilated with a number."""
+        x = lhs.transpose(self.dimension_numbers.lhs_spec)
         pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
-        if any(map(any, pads)):
-            x = Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.zeros((), inner))
-        n, features = x.shape[:2]
-        outs, window = w.shape[0], w.shape[2:]
+        return Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.asarray(fill, x.dtype)) if any(map(any, pads)) else x
+
+    def rows(self, lhs: NDArray, window: Shape, fill: int) -> NDArray:
+        """The windows of an array like `lhs`, `[groups, places, elements]`; `fill` stands where there is padding."""
+        x = self._padded(lhs, fill)
         wide = [dilated(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
         sizes = [steps(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
-        groups, n = self.groups, n // self.batch_group_count
-        if not (n * outs * w.size * math.prod(sizes)):
-            return np.zeros(placed((n, outs, *sizes), out_spec), out)
-        if x.shape[:2] == w.shape[:2] == (1, 1) and self.rhs_dilation == (1,):
-            row = np.correlate(x[0, 0], w[0, 0].conj())[:: self.window_strides[0]]
-            return cast(row, out).reshape(placed((1, 1, *sizes), out_spec))
-        # Axes: batch, features, places, window; one of the first two is apart in groups.
-        strides = x.strides
-        moves = [step * s for step, s in zip(strides[2:], self.window_strides, strict=True)]
-        inside = [step * b for step, b in zip(strides[2:], self.rhs_dilation, strict=True)]
-        each = n * strides[0] if self.batch_group_count > 1 else features // groups * strides[1]
-        shape = (groups, n, *sizes, w.shape[1], *window)
-        rows = np.lib.stride_tricks.as_strided(
-            x, shape, (each, strides[0], *moves, strides[1], *inside), writeable=False
-        )
-        places = n * math.prod(sizes)
-        columns = w.reshape(groups, outs // groups, -1)
-        products = np.matmul(rows.reshape(groups, places, -1), columns.transpose(0, 2, 1))
-        found = products.reshape(groups, n, *sizes, outs // groups)
+        n, features = x.shape[0] // self.batch_group_count, x.shape[1] // self.feature_group_count
+        # Axes: batch, places, features, window; the batch or the features are apart in groups, which come first.
+        batch, feature, *strides = x.strides
+        moves = [step * s for step, s in zip(strides, self.window_strides, strict=True)]
+        inside = [step * b for step, b in zip(strides, self.rhs_dilation, strict=True)]
+        each = n * batch if self.batch_group_count > 1 else features * feature
+        shape = (self.groups, n, *sizes, features, *window)
+        found = np.lib.stride_tricks.as_strided(x, shape, (each, batch, *moves, feature, *inside), writeable=False)
+        return found.reshape(self.groups, n * math.prod(sizes), -1)
+
+    def columns(self, rhs: NDArray) -> NDArray:
+        """The kernels in an array like `rhs`, `[groups, outputs, elements]`."""
+        w = rhs.transpose(self.dimension_numbers.rhs_spec)
+        return w.reshape(self.groups, w.shape[0] // self.groups, -1)
+
+    def arranged(self, products: NDArray, shape: Shape) -> NDArray:
+        """The result, of a shape, from `[groups, places, outputs]`."""
+        spec = self.dimension_numbers.out_spec
+        n, outs, *sizes = taken(shape, spec)
+        found = products.reshape(self.groups, n, *sizes, outs // self.groups)
         last = found.ndim - 1
         found = found.transpose(1, 0, last, *range(2, last)).reshape(n, outs, *sizes)
-        found = found.transpose(sorted(range(len(out_spec)), key=out_spec.__getitem__))
-        return found if found.dtype == out else cast(found, out)
+        return found.transpose(sorted(range(len(spec)), key=spec.__getitem__))
 
     # ------------------------------------------------------------------ derivatives
 

@@ -21,6 +21,7 @@ from tracefx.ops.arithmetic import Mul
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumSum
 from tracefx.ops.cutting import Pad, Rev, Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
@@ -132,6 +133,22 @@ def contracted(
     else:
         found = first if second is None else sets.join(first, second.swapaxes(1, 2))
     return [found.reshape(outs[0].shape)]
+
+
+def convolved(
+    sets: Sets, prim: ConvGeneralDilated, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
+) -> Sequence[Ids]:
+    """Contractions of windows with kernels, for each group; of padding nothing depends on anything."""
+    window = tuple([y.aval.shape[d] for d in prim.dimension_numbers.rhs_spec[2:]])
+    if not (x.aval.size and y.aval.size and outs[0].size):
+        return [np.full(outs[0].shape, EMPTY, np.int64)]
+    first = None if x.ids is None else _products(sets, prim.rows(x.sets(), window, EMPTY), y, prim.columns)
+    second = None
+    if y.ids is not None:
+        second = _products(sets, prim.columns(y.sets()), x, lambda array: prim.rows(array, window, 0)).swapaxes(1, 2)
+    found = second if first is None else first if second is None else sets.join(first, second)
+    assert found is not None
+    return [prim.arranged(found, outs[0].shape)]
 
 
 def _as_matrices(x: Dependence, batch: Sequence[int], contracted: Sequence[int]) -> Callable[[NDArray], NDArray]:
@@ -257,6 +274,7 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         ReduceSum: summed,
         CumSum: accumulated,
         DotGeneral: contracted,
+        ConvGeneralDilated: convolved,
         Fft: transformed,
         Gather: gathered,
         DynamicSlice: sliced,
