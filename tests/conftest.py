@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.compiling import flags
+from tests.compiling import optimised as optimised
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
 # Every run takes the same examples, so that one that fails can be run again; `make laws` looks for new ones.
@@ -10,3 +16,9 @@ settings.register_profile("tracefx", deadline=None, derandomize=True)
 # As many examples as one has time for.
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tracefx")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set how XLA compiles, which it reads when it is first used, and processes started by tests inherit."""
+    if config.getoption("--hypothesis-profile") != "long":
+        os.environ.setdefault("XLA_FLAGS", flags())

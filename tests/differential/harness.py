@@ -20,6 +20,7 @@ import numpy as np
 from attrs import frozen
 
 import tracefx as fx
+from tests.compiling import compiled
 from tests.differential.records import (
     OURS,
     THEIRS,
@@ -44,8 +45,6 @@ Found: TypeAlias = list[str]
 """What differs: for each difference the aspect, the call, and what is here and what there."""
 USUAL: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
 """The dtypes for which values are compared; for others types are, unless there is time for more."""
-CHEAP: Final = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""The programs of this harness run once."""
 
 
 def quiet(f: Function) -> Function:
@@ -59,8 +58,8 @@ def quiet(f: Function) -> Function:
     return g
 
 
-def compiled(f: Function) -> Function:
-    return quiet(jax.jit(f, compiler_options=CHEAP))
+def by_jax(f: Function) -> Function:
+    return quiet(compiled(jax.jit, f))
 
 
 # ------------------------------------------------------------------ comparing results
@@ -144,7 +143,7 @@ def values(record: Record) -> Found:
     if record.is_plain:
         return _plain_values(record, known)
     found: Found = []
-    wanted = _each_of_theirs(record, known, compiled)
+    wanted = _each_of_theirs(record, known, by_jax)
     given = [arrays(OURS, c) for _, c in known]
     f, mine = record.via(OURS), []
     for (label, each), xs, want in zip(known, given, wanted, strict=True):
@@ -154,9 +153,8 @@ def values(record: Record) -> Found:
             found.append(f"value {label}: {difference}")
     staged = len(known) if is_long() else len(record.calls) + len(record.values)
     good = [i for i in range(staged) if not isinstance(mine[i], Exception) and not isinstance(wanted[i], Exception)]
-    jitted = fx.jit(lambda xss: [known[i][1].of(f, xs) for i, xs in zip(good, xss, strict=True)])
-    some = [given[i] for i in good]
-    for i, got in zip(good, jitted.lower(some).compile(CHEAP)(some), strict=True):
+    together = compiled(fx.jit, lambda xss: [known[i][1].of(f, xs) for i, xs in zip(good, xss, strict=True)])
+    for i, got in zip(good, together([given[i] for i in good]), strict=True):
         if difference := compare(got, wanted[i], record.ulps):
             found.append(f"compiled {known[i][0]}: {difference}")
     return found
@@ -363,7 +361,7 @@ def derivatives(record: Record) -> Found:
             outs.append((jax.jvp(g, moved, ts)[1], jax.jvp(s.pulled(THEIRS, g), moved, ts)))
         return outs
 
-    evaluate = compiled(oracle)
+    evaluate = by_jax(oracle)
     given = [arrays(THEIRS, s.call) for s in slopes]
     found: Found = []
     for turn in range(max([len(s.choices) for s in slopes], default=0)):
@@ -447,7 +445,7 @@ def batches(record: Record) -> Found:
     def oracle(given: Sequence[Any]) -> list[Any]:
         return [b.mapped(THEIRS, f, b.every_axes[0])(xs) for b, xs in zip(all_batches, given, strict=True)]
 
-    wanted = compiled(oracle)([b.laid_out(THEIRS, b.every_axes[0]) for b in all_batches])
+    wanted = by_jax(oracle)([b.laid_out(THEIRS, b.every_axes[0]) for b in all_batches])
     found: Found = []
     for b, want in zip(all_batches, wanted, strict=True):
         found += _batch_differs(record, b, want)

@@ -18,6 +18,7 @@ from jax.experimental import checkify as jax_checkify
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.compiling import as_for_users
 from tracefx import lax, nn
 from tracefx.handlers import (
     CheckError,
@@ -450,6 +451,7 @@ def swapped(f: F) -> F:
 
 
 @pytest.mark.parametrize("name", ["relu", "silu", "softplus", "gelu", "logsumexp", "softmax", "log_softmax", "sigmoid"])
+@as_for_users()
 def test_derivatives_of_checked_functions(name: str) -> None:
     def f(x: Any) -> Any:
         return fnp.sum(getattr(nn, name)(x) ** 2) / x[0]

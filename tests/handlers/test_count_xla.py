@@ -35,6 +35,9 @@ from tracefx.ops.elementwise import Add
 from tracefx.ops.filling import Iota
 from tracefx.ops.selection import SelectN
 
+# XLA's own figures are of the programs that users get.
+pytestmark = pytest.mark.usefixtures("optimised")
+
 CASES = {case.name: case for case in (*models(2), *EVERYDAY)}
 FLOAT32: Final = 1e-6
 """XLA adds its counts up in float32: the last digits of large ones are lost."""

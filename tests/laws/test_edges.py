@@ -48,6 +48,8 @@ from tracefx.testing import strategies as drawn
 from tracefx.testing.strategies import arrays, shapes
 from tracefx.testing.tolerances import ulps_of
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 PRIMITIVES: Final = [samples[0].prim for samples in SAMPLES.values()]
 ELEMENTWISE: Final = [prim for prim in PRIMITIVES if isinstance(prim, Elementwise)]
 LAWS: Final = (types_are_as_said, staging_changes_nothing, identity_changes_nothing, text_says_it_all)

@@ -14,6 +14,8 @@ from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.testing import LAWS, check_function, check_primitive, jit_is_transparent
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 OF_DERIVATIVES: Final = {"jvp_is_the_derivative", "linearize_is_jvp", "transpose_is_adjoint", "vmap_commutes_with_jvp"}
 
 

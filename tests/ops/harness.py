@@ -6,7 +6,7 @@ and arguments that raises `AssertionError`; test files parametrize over records 
     @pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
     def test_values(record: Record, dtype: DType) -> None:
         for args in record.samples(dtype, rng(record.name, dtype)):
-            agrees_with_jax(record, args)
+            stages_as_it_evaluates(record, args)
 
 Arguments are NumPy arrays, whose dtype counts as asked for explicitly; Python scalars, which are weakly typed; or
 `Weak` arrays. Unlike `jax.lax`, our functions give a Python number the dtype of the array beside it; where that is not
@@ -22,15 +22,17 @@ import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from attrs import frozen
 from jax._src.lax import lax as jax_lax
+from typing_extensions import override
 
 import tracefx as fx
+from tests.compiling import compiled
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -259,19 +261,14 @@ def evaluated(record: Record, args: Args) -> Array:
     return out
 
 
-def agrees_with_jax(record: Record, args: Args) -> None:
-    """Value, shape, dtype and weak type are JAX's."""
-    _is_jaxs(record, args, record.oracle(*map(theirs, args)))
-
-
-def all_agree_with_jax(record: Record, samples: Sequence[Args]) -> None:
-    """`agrees_with_jax` of each of the samples, which JAX compiles at one go."""
-    wanted = jax.jit(lambda given: [record.oracle(*args) for args in given])([list(map(theirs, s)) for s in samples])
+def agree_with_jax(record: Record, samples: Sequence[Args]) -> None:
+    """Value, shape, dtype and weak type are JAX's at each of the samples, which JAX compiles at one go."""
+    wanted = _together([record.oracle] * len(samples), [list(map(theirs, s)) for s in samples])
     for args, want in zip(samples, wanted, strict=True):
         _is_jaxs(record, args, want)
 
 
-def all_compile_as_they_evaluate(record: Record, samples: Sequence[Args]) -> None:
+def compile_as_they_evaluate(record: Record, samples: Sequence[Args]) -> None:
     """Compiled, at one go, the operation gives what it gives eagerly, in type and up to its tolerance in value."""
     compiled = fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(passed, s)) for s in samples])
     for args, got in zip(samples, compiled, strict=True):
@@ -325,25 +322,67 @@ def tangent_of(x: Arg, gen: np.random.Generator) -> NDArray:
     return normal(numbers(x).shape, numbers(x).dtype, gen)
 
 
-def _oracle_of(record: Record, args: Args, chosen: Sequence[int]) -> Callable[..., jax.Array]:
-    def f(*xs: jax.Array) -> jax.Array:
-        given = dict(zip(chosen, xs, strict=True))
-        return record.oracle(*[given.get(i, theirs(a)) for i, a in enumerate(args)])
+@final
+@frozen(eq=False)
+class Move:
+    """Arguments, and tangents of some of them."""
 
-    return f
+    record: Record
+    args: Args
+    drawn: Mapping[int, NDArray]
+
+    @staticmethod
+    def of(record: Record, args: Args, what: str) -> list[Move]:
+        """For every choice of operands that have a tangent, one."""
+        gen = rng(record.name, what)
+        choices = subsets(inexact_positions(args))
+        return [Move(record, args, {i: tangent_of(args[i], gen) for i in chosen}) for chosen in choices]
+
+    @property
+    def tangents(self) -> dict[int, Value]:
+        return {i: _like(t, mine(self.args[i])) for i, t in self.drawn.items()}
+
+    @property
+    def theirs(self) -> tuple[list[jax.Array | Scalar], list[jax.Array | Scalar]]:
+        """What moves in JAX, and the tangents."""
+        return [theirs(self.args[i]) for i in self.drawn], [_jax_like(t, self.args[i]) for i, t in self.drawn.items()]
+
+    def oracle(self, *xs: jax.Array) -> jax.Array:
+        """JAX's function of what moves."""
+        given = dict(zip(self.drawn, xs, strict=True))
+        return self.record.oracle(*[given.get(i, theirs(a)) for i, a in enumerate(self.args)])
+
+    def second(self, xs: Sequence[jax.Array], ts: Sequence[jax.Array]) -> jax.Array:
+        """JAX's second derivative along the tangents."""
+
+        def first(*xs: jax.Array) -> jax.Array:
+            out: jax.Array = jax.jvp(self.oracle, xs, tuple(ts))[1]
+            return out
+
+        second: jax.Array = jax.jvp(first, tuple(xs), tuple(ts))[1]
+        return second
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.record.name} of {shown(self.args)} at {tuple(self.drawn)}"
 
 
-def pushes_as_jax(record: Record, args: Args) -> None:
+def _together(functions: Sequence[Callable[..., Any]], arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """What functions of JAX give, compiled as one program: the number of programs is what time goes by."""
+    outs: list[Any] = compiled(jax.jit, lambda given: [f(*xs) for f, xs in zip(functions, given, strict=True)])(
+        arguments
+    )
+    return outs
+
+
+def push_as_jax(record: Record, samples: Sequence[Args]) -> None:
     """Tangents are JAX's in type, and in value up to rounding, for every choice of operands that have one."""
-    gen = rng(record.name, "tangents")
-    for chosen in subsets(inexact_positions(args)):
-        ts = {i: tangent_of(args[i], gen) for i in chosen}
-        out, t = push(record.ours, list(map(mine, args)), {i: _like(t, mine(args[i])) for i, t in ts.items()})
-        xs = [theirs(args[i]) for i in chosen]
-        jax_push = jax.jit(functools.partial(jax.jvp, _oracle_of(record, args, chosen)))
-        want, want_t = jax_push(xs, [_jax_like(t, args[i]) for i, t in ts.items()])
-        what = f"jvp of {record.name} of {shown(args)} at {chosen}"
-        assert out.aval == evaluated(record, args).aval, what
+    moves = [move for args in samples for move in Move.of(record, args, "tangents")]
+    wanted = _together([functools.partial(jax.jvp, move.oracle) for move in moves], [move.theirs for move in moves])
+    for move, (want, want_t) in zip(moves, wanted, strict=True):
+        out, t = push(record.ours, list(map(mine, move.args)), move.tangents)
+        what = f"jvp of {move}"
+        assert out.aval == evaluated(record, move.args).aval, what
         assert t.aval == out.aval.tangent(), f"{what}: tangent {t.aval!r} of {out.aval!r}"
         assert t.aval.dtype == np.dtype(want_t.dtype), what
         if dtypes.is_inexact(t.aval.dtype) and dtypes.itemsize_bits(dtypes.real_dtype(t.aval.dtype)) >= 32:
@@ -373,36 +412,21 @@ def transposes(record: Record, args: Args) -> None:
         transpose_is_adjoint(program, *values)
 
 
-def differentiates_twice(record: Record, args: Args) -> None:
+def differentiate_twice(record: Record, samples: Sequence[Args]) -> None:
     """Second derivatives along one direction are JAX's."""
-    gen = rng(record.name, "second")
-    for chosen in subsets(inexact_positions(args)):
-        ts = [tangent_of(args[i], gen) for i in chosen]
-        values = list(map(mine, args))
-        tangents = {i: _like(t, values[i]) for i, t in zip(chosen, ts, strict=True)}
+    got: list[tuple[Move, Tangent]] = []
+    for move in [move for args in samples for move in Move.of(record, args, "second")]:
 
-        def first(*xs: Value, tangents: Mapping[int, Value] = tangents) -> Value:
+        def first(*xs: Value, tangents: Mapping[int, Value] = move.tangents) -> Value:
             _, t = push(record.ours, xs, tangents)
             return from_numpy(dense(t), t.aval.dtype) if isinstance(t, Zero) else t
 
-        _, t = push(first, values, tangents)
-        f = _oracle_of(record, args, chosen)
-        xs, jax_ts = tuple([theirs(args[i]) for i in chosen]), tuple([theirs(t) for t in ts])
-
-        def jax_first(
-            *xs: jax.Array, f: Callable[..., jax.Array] = f, jax_ts: tuple[jax.Array | Scalar, ...] = jax_ts
-        ) -> jax.Array:
-            out: jax.Array = jax.jvp(f, xs, jax_ts)[1]
-            return out
-
+        _, t = push(first, list(map(mine, move.args)), move.tangents)
         if t.aval.dtype != dtypes.float0:
-            _, want = jax.jit(functools.partial(jax.jvp, jax_first))(xs, jax_ts)
-            assert_close(
-                dense(t),
-                np.asarray(want),
-                TWICE,
-                f"second derivative of {record.name} of {shown(args)} at {chosen}",
-            )
+            got.append((move, t))
+    wanted = _together([move.second for move, _ in got], [move.theirs for move, _ in got])
+    for (move, t), want in zip(got, wanted, strict=True):
+        assert_close(dense(t), np.asarray(want), TWICE, f"second derivative of {move}")
 
 
 def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int | None], size: int) -> NDArray:

@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from tests.compiling import as_for_users
 from tests.ops.harness import (
     Args,
     Record,
     Weak,
-    agrees_with_jax,
+    agree_with_jax,
     assert_close,
     batches_as_a_loop,
-    differentiates_twice,
+    differentiate_twice,
     evaluated,
     mine,
     numbers,
+    push_as_jax,
     pushes_as_differences,
-    pushes_as_jax,
     rng,
     stages_as_it_evaluates,
     transposes,
@@ -72,10 +73,12 @@ def compiles_as_it_evaluates(record: Record, args: Args) -> None:
 
 def check_values(record: Record, dtype: DType) -> None:
     """Values and types, evaluated, staged and compiled."""
-    for args in record.samples(dtype, rng(record.name, dtype)):
-        agrees_with_jax(record, args)
+    samples = record.samples(dtype, rng(record.name, dtype))
+    agree_with_jax(record, samples)
+    for args in samples:
         stages_as_it_evaluates(record, args)
-    compiles_as_it_evaluates(record, record.samples(dtype, rng(record.name, dtype))[0])
+    with as_for_users():
+        compiles_as_it_evaluates(record, samples[0])
 
 
 def check_batching(record: Record, dtype: DType) -> None:
@@ -87,13 +90,14 @@ def check_batching(record: Record, dtype: DType) -> None:
 def check_derivatives(record: Record, dtype: DType) -> None:
     if record.points is None or not dtypes.is_inexact(dtype):
         return
-    for args in record.points(dtype, rng(record.name, dtype, "points")):
-        pushes_as_jax(record, args)
+    points = record.points(dtype, rng(record.name, dtype, "points"))
+    push_as_jax(record, points)
+    if dtype in PRECISE:
+        differentiate_twice(record, points)
+    for args in points:
         transposes(record, args)
-        if dtype in PRECISE:
-            differentiates_twice(record, args)
-            if all(numbers(a).size for a in args):
-                pushes_as_differences(record, args)
+        if dtype in PRECISE and all(numbers(a).size for a in args):
+            pushes_as_differences(record, args)
 
 
 def check_refusal(error: type[Exception], words: str, call: Callable[[], object]) -> None:

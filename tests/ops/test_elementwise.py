@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from tests.compiling import as_for_users
 from tests.ops.harness import (
     COMPLEXES,
     FLOATS,
@@ -25,18 +26,18 @@ from tests.ops.harness import (
     Record,
     Samples,
     Weak,
-    all_agree_with_jax,
-    all_compile_as_they_evaluate,
+    agree_with_jax,
     batches_as_a_loop,
     case_id,
     cases,
-    differentiates_twice,
+    compile_as_they_evaluate,
+    differentiate_twice,
     edges,
     normal,
     numbers,
     pairs,
+    push_as_jax,
     pushes_as_differences,
-    pushes_as_jax,
     rng,
     stages_as_it_evaluates,
     transposes,
@@ -409,12 +410,13 @@ where_precise = pytest.mark.parametrize(
 
 @everywhere
 def test_values_and_types_are_jaxs(record: Record, dtype: DType) -> None:
-    all_agree_with_jax(record, record.samples(dtype, rng(record.name, dtype)))
+    agree_with_jax(record, record.samples(dtype, rng(record.name, dtype)))
 
 
 @where_compiled
 def test_compiling_changes_nothing(record: Record, dtype: DType) -> None:
-    all_compile_as_they_evaluate(record, record.samples(dtype, rng(record.name, dtype)))
+    with as_for_users():
+        compile_as_they_evaluate(record, record.samples(dtype, rng(record.name, dtype)))
 
 
 @everywhere
@@ -437,8 +439,7 @@ def points(record: Record, dtype: DType) -> list[Args]:
 
 @where_smooth
 def test_tangents_are_jaxs(record: Record, dtype: DType) -> None:
-    for args in points(record, dtype):
-        pushes_as_jax(record, args)
+    push_as_jax(record, points(record, dtype))
 
 
 @where_precise
@@ -455,5 +456,4 @@ def test_transposes_pair_with_tangents(record: Record, dtype: DType) -> None:
 
 @where_precise
 def test_second_derivatives_are_jaxs(record: Record, dtype: DType) -> None:
-    for args in points(record, dtype):
-        differentiates_twice(record, args)
+    differentiate_twice(record, points(record, dtype))

@@ -1,0 +1,87 @@
+"""How hard XLA works at the programs of tests, in either library.
+
+Nearly every program that a test compiles runs once, on a few numbers, and compiling it takes a thousand times as long
+as running it. So XLA emits their code plainly and leaves it as it is: that halves the time of the whole run. What has
+to be seen of programs as users get them has the fixture `optimised`: the laws of operations, conversions, edge
+values. `make laws` compiles everything so.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from tracefx.core.backend import BACKEND
+
+CHEAP: Final[dict[str, int | bool]] = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+OPTIMISED: Final[dict[str, int | bool]] = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+    "xla_cpu_parallel_codegen_split_count": 32,
+}
+"""XLA's defaults."""
+
+
+def flags() -> str:
+    """`CHEAP` as `XLA_FLAGS` has it."""
+    return " ".join([f"--{name}={str(value).lower()}" for name, value in CHEAP.items()])
+
+
+@contextmanager
+def as_for_users() -> Iterator[None]:
+    """Programs, ours and JAX's, are compiled as they are for users, those of single operations anew."""
+    ours = importlib.import_module("tracefx.xla.runtime.executables")
+    theirs = importlib.import_module("jax._src.compiler")
+    of_operations = importlib.import_module("tracefx.ops.operation")._program
+    our_options, their_options = ours._compile_options, theirs.get_compile_options
+
+    def options(device: Any, overrides: Any) -> Any:
+        return our_options(device, {**OPTIMISED, **overrides})
+
+    def get_compile_options(*args: Any, env_options_overrides: Any = None, **kwargs: Any) -> Any:
+        given = {**OPTIMISED, **(env_options_overrides or {})}
+        return their_options(*args, env_options_overrides=given, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ours, "_compile_options", options)
+        patch.setattr(theirs, "get_compile_options", get_compile_options)
+        patch.setattr(BACKEND, "value", type(BACKEND.value)())
+        of_operations.cache_clear()
+        yield
+    of_operations.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def optimised() -> Iterator[None]:
+    """For a whole module, `as_for_users`."""
+    with as_for_users():
+        yield
+
+
+def compiled(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` compiled by either library's `jit`.
+
+    What emits code plainly lacks some operations on some dtypes (`clamp` on booleans): they are compiled as for users.
+    """
+    plainly, for_users = jit(f), jit(lambda *args: f(*args))
+
+    def run(*args: Any) -> Any:
+        try:
+            return plainly(*args)
+        except RuntimeError as error:
+            if "UNIMPLEMENTED" not in str(error):
+                raise
+        with as_for_users():
+            return for_users(*args)
+
+    return run
