@@ -142,7 +142,8 @@ def test_ragged_products_of_groups_that_vary() -> None:
         return out
 
     for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, None, 0), (None, 0, 0), (0, 0, 0)):
-        given = [each if axis == 0 else each[1] for each, axis in zip((x, y, sizes), axes, strict=True)]
-        found = fx.vmap(lax.ragged_dot, axes)(*given)
+        given: list[Any] = [each if axis == 0 else each[1] for each, axis in zip((x, y, sizes), axes, strict=True)]
+        batched: Any = fx.vmap(lax.ragged_dot, axes)
+        found = batched(*given)
         places = [[n if axis == 0 else 1 for axis in axes] for n in range(3)]
         np.testing.assert_array_equal(found, np.stack([expected(*place) for place in places]))
