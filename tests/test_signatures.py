@@ -36,7 +36,6 @@ import tracefx.scipy.signal
 LACKING: Final = frozenset(
     {
         *("out_sharding", "sharding", "to", "axis_index_groups"),
-        "size",
     }
 )
 # Functions that take their arguments otherwise, and why.
@@ -44,7 +43,6 @@ DIFFERENT: Final = {
     "numpy.array": "JAX takes further arguments by place only to warn of them",
     "numpy.pad": "JAX reads the options of every mode from **kwargs; those there are are named",
     "numpy.clip": "JAX lets the array be left out only to say so",
-    "numpy.where": "without `x` and `y` it would be nonzero, whose shape isn't static",
     "lax.cond": "its overloads name what it takes, and the form with one operand that JAX had first",
 }
 Parameter = tuple[str, str, str]

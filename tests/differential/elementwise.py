@@ -177,8 +177,10 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(bools([True], [False]), grid(3), 1.0),
         call(grid(3), grid(3, seed=1), Weak(grid(3))),
         call(True, c_grid(2), grid(2)),
+        call(bools([True], [False]), size=2, fill_value=-1),
         values=[
             call(EDGES, EDGES, 0.0),
+            call(i32(0, 2), size=1),
             call(i32(0, 2), 1, 2),
             call(i32(0, 2), 1.0, 2),
             call(bools(), f32(), f32()),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import METHODS, Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
@@ -54,12 +54,32 @@ def choose(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
     return selection.select_n(condition, broadcast_to(y, shape), broadcast_to(x, shape))
 
 
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x` where the condition is true (differs from 0) and `y` elsewhere.
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None
+) -> tuple[Array, ...]: ...
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
+) -> Array | tuple[Array, ...]:
+    """`x` where the condition is true (differs from 0) and `y` elsewhere; without these `nonzero` of the condition.
 
     >>> where(np.arange(4) > 1, 1.0, 0).tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
+    if x is None and y is None:
+        return METHODS.value.nonzero(operand(condition, "where: condition"), size=size, fill_value=fill_value)
+    if size is not None or fill_value is not None:
+        raise ValueError("where: size and fill_value are for the places of a condition; leave them or x and y out")
+    if x is None or y is None:
+        raise TypeError(f"where: x and y are given together or not at all, got {x!r} and {y!r}")
     test = operand(condition, "where: condition")
     if test.aval.dtype is not _BOOL:
         test = comparison.ne(test, like(test, python_zero(test)))
