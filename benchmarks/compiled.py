@@ -149,6 +149,14 @@ def gated(library: Library) -> Function:
     return lambda x, gate, weights: library.nn.silu(x @ gate) * (x @ weights)
 
 
+def convolution(library: Library) -> Function:
+    """Of images, features last, in groups and steps."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    return lambda x, kernel: library.core.lax.conv_general_dilated(
+        x, kernel, (2, 1), "SAME", dimension_numbers=layout, feature_group_count=2
+    )
+
+
 def adam(library: Library) -> Function:
     numpy = library.numpy
 
@@ -216,6 +224,12 @@ EVERYDAY: Final = (
         "einsum of three, gradient",
         summed_sines(lambda m: lambda *xs: m.numpy.einsum("ij,jk,kl->il", *xs), (0, 1, 2)),
         (f32(16, 32), f32(32, 24), f32(24, 8)),
+    ),
+    Case("convolution, gradient", summed_sines(convolution, (0, 1)), (f32(2, 16, 16, 8), f32(3, 3, 4, 16))),
+    Case(
+        "convolutions by example, gradient",
+        lambda m: m.core.vmap(summed_sines(convolution, (0, 1))(m), (0, None)),
+        (f32(4, 1, 16, 16, 8), f32(3, 3, 4, 16)),
     ),
     Case(
         "concatenate, gradient",

@@ -275,6 +275,8 @@ PLAIN: Final = (
 
 LARGER: Final = {
     "matrix product, gradient": "XLA transposes operands before it multiplies them",
+    "convolution, gradient": "XLA transposes images and kernels before it convolves them",
+    "convolutions by example, gradient": "the same",
     "cumsum": "XLA makes a tree of windows",
     "cumsum, gradient": "as cumsum",
     "elements, gradient": "XLA keeps the places in numbers of its own",
