@@ -331,6 +331,7 @@ def test_the_message_tells_the_index_and_the_size() -> None:
         "dynamic_slice: a window of size 3 from index 2 on is out of bounds for axis 1 of f32[3,4], which has size 4"
     )
     assert get(lambda x, i: x.at[i, 0].add(1.0), x, i32(0, 5)).startswith("scatter-add: index 5, number [1] of")
+    assert get(lambda x, i: x.at[i, 0].subtract(1.0), x, i32(0, 5)).startswith("scatter-sub: index 5")
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64])

@@ -166,6 +166,10 @@ def scanned(x: Any) -> Any:
     return lax.scan(lambda c, y: (c * y + x[0], c), fnp.ones(()), x)
 
 
+def pooled(x: Any) -> Any:
+    return lax.reduce_window(x, -np.inf, lax.max, (2,)) * lax.reduce_window(x, 0.0, lax.add, (2,))
+
+
 ARRAYS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "mlp": (mlp, (3,)),
     "gradient": (fx.grad(total), (3,)),
@@ -191,6 +195,9 @@ ARRAYS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "gather": (lambda x: x[np.array([2, 0, 0])], (3, 2)),
     "dynamic slices": (lambda x: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (1,), (2,)), (0,)), (4,)),
     "updates": (lambda x: x.at[0].set(x[1]).at[np.array([1, 1])].add(x[0]).at[2].max(x[0]), (4,)),
+    "subtractions": (lambda x: x.at[np.array([1, 1])].subtract(x[0]), (4,)),
+    "windows": (pooled, (5,)),
+    "unstack": (lambda x: lax.unstack(x)[1] * lax.unstack(x)[0], (2, 3)),
     "split": (lambda x: fnp.split(x, 2)[0] * fnp.split(x, 2)[1], (4,)),
     "cond": (branching, (3,)),
     "switch": (switched, (2,)),

@@ -90,6 +90,9 @@ EXACT: dict[str, Any] = {
     "places computed": lambda x: x[(fnp.arange(6) * 5) % 6] * x,
     "updates": lambda x: fnp.zeros(6, np.float32).at[PLACES[:, 0]].set(x[:3]).at[1].add(x[5]),
     "sums at places": lambda x: fnp.zeros((3, 2), np.float32).at[PLACES % 3, 0].add(x[:2]),
+    "subtractions at places": lambda x: x[:3].at[PLACES[:2, 1] % 3].subtract(x[4:]),
+    "sums of windows": lambda x: lax.reduce_window(x.reshape(2, 3), 0.0, lax.add, (2, 2), (1, 1), "SAME"),
+    "elements apart": lambda x: lax.unstack(x.reshape(2, 3), 1)[1] ** 2,
     "places outside": lambda x: fnp.ones(3, np.float32).at[fnp.array([0, 7])].add(x[:2], mode="drop"),
     "dynamic slices": lambda x: lax.dynamic_slice(x, (2,), (3,)) * lax.dynamic_update_slice(x, x[:1], (4,))[2:5],
     "still": lambda x: (fnp.floor(x) + 9) * x[::-1] + fnp.sign(x) + lax.stop_gradient(x),
@@ -122,6 +125,7 @@ def test_is_exact(name: str) -> None:
 CAREFUL: dict[str, tuple[Function, Any]] = {
     # Where the program decides what it takes, it may be anything it might take.
     "indices that depend": (lambda x: x[fnp.argmax(x)] * x[:2], np.ones((2, 6))),
+    "greatest of windows": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2,)), BAND[:5]),
     "extremes": (lambda x: x.reshape(2, 3).max(1), np.kron(np.eye(2), np.ones((1, 3)))),
     "selection": (lambda x: fnp.where(x > 0, x, x[::-1]), np.eye(6) + np.eye(6)[::-1]),
     "branches": (lambda x: lax.cond(x[0] > 0, lambda x: x, lambda x: x[::-1], x), np.eye(6) + np.eye(6)[::-1]),

@@ -120,6 +120,8 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Quantity | float, ...], Any, Un
     (lambda x, i: x[i], (q(A, m), 1), 2.0, m),
     (lambda x, y: x.at[1].set(y), (q(A, m), q(1.0, km)), [1, 1000, 4], m),
     (lambda x, y: x.at[1].add(y), (q(A, m), q(1.0, km)), [1, 1002, 4], m),
+    (lambda x, y: x.at[1].subtract(y), (q(A, m), q(1.0, km)), [1, -998, 4], m),
+    (lambda x: lax.reduce_window(x, 0.0, lax.add, (2,)), (q(A, m),), [3, 6], m),
     (lambda x: fnp.pad(x, 1), (q(A, m),), [0, *A, 0], m),
     (lambda x, y: x @ y, (q(A, m), q(A, N)), 21.0, J),
     (lambda x: fnp.linspace(0.0, 1.0, 3) * x, (q(2.0, m),), [0, 1, 2], m),

@@ -28,6 +28,7 @@ from tracefx.handlers.units import FREE, ONE, Number, Unit, UnitError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops import (
+    along_axis,
     arithmetic,
     barrier,
     basis,
@@ -53,6 +54,7 @@ from tracefx.ops import (
     shape,
     sorting,
     transcendental,
+    window_reduction,
 )
 from tracefx.ops.operation import Operation
 from tracefx.transforms.arguments import flatten_values, require_callable
@@ -461,6 +463,10 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         selection.StopGradient,
         shape.Squeeze,
         shape.Split,
+        along_axis.Unstack,
+        window_reduction.ReduceWindowSum,
+        window_reduction.ReduceWindowMax,
+        window_reduction.ReduceWindowMin,
         shape.Tile,
         cutting.Slice,
         cutting.Rev,
@@ -486,7 +492,13 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
     chosen: (selection.SelectN,),
     clamped: (selection.Clamp,),
     written: (dynamic.DynamicUpdateSlice,),
-    scattered: (scattering.Scatter, scattering.ScatterMin, scattering.ScatterMax, indexing.ScatterAdd),
+    scattered: (
+        scattering.Scatter,
+        scattering.ScatterSub,
+        scattering.ScatterMin,
+        scattering.ScatterMax,
+        indexing.ScatterAdd,
+    ),
     multiplied: (arithmetic.Mul, contraction.DotGeneral, convolution.ConvGeneralDilated),
     divided: (arithmetic.Div,),
     power: (powers.IntegerPow,),

@@ -35,10 +35,11 @@ from tracefx.ops.indexing import Gather, ScatterAdd, Scattering
 from tracefx.ops.pairs import Atan2
 from tracefx.ops.powers import IntegerPow, Pow, Square
 from tracefx.ops.reduction import ReduceProd
-from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
+from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.shape import stack
 from tracefx.ops.special import Polygamma, Zeta
 from tracefx.ops.transcendental import Logarithmic, Transcendental
+from tracefx.ops.window_reduction import ReduceWindowSum
 
 Kinds: TypeAlias = frozenset[ErrorKind]
 
@@ -191,8 +192,8 @@ def _look_at_indices(
 
 _ARITHMETIC: Final[tuple[type[Primitive], ...]] = (
     *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma, Zeta, Defined),
-    *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterMul),
-    *(DotGeneral, ConvGeneralDilated, Fft),
+    *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterSub, ScatterMul),
+    *(DotGeneral, ConvGeneralDilated, Fft, ReduceWindowSum),
 )
 """What gives NaN, beside the families of functions. What moves, selects or orders numbers hands on what is there."""
 
@@ -201,7 +202,8 @@ _LOOKS: Final[tuple[tuple[ErrorKind, type[Primitive], Look], ...]] = (
     (ErrorKind.INDEX, DynamicSlice, _look_at_slice),
     (ErrorKind.INDEX, DynamicUpdateSlice, _look_at_update),
     (ErrorKind.INDEX, Gather, _look_at_gather),
-    *[(ErrorKind.INDEX, cls, _look_at_scatter) for cls in (Scatter, ScatterAdd, ScatterMul, ScatterMin, ScatterMax)],
+    *[(ErrorKind.INDEX, cls, _look_at_scatter) for cls in (Scatter, ScatterAdd, ScatterSub, ScatterMul)],
+    *[(ErrorKind.INDEX, cls, _look_at_scatter) for cls in (ScatterMin, ScatterMax)],
 )
 
 

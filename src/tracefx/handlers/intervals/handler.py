@@ -22,6 +22,7 @@ from tracefx.handlers.intervals.interval import Compared, Held, Interval, lifted
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops import (
+    along_axis,
     arithmetic,
     barrier,
     basis,
@@ -47,6 +48,7 @@ from tracefx.ops import (
     sorting,
     special,
     transcendental,
+    window_reduction,
 )
 
 
@@ -144,6 +146,8 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
         reduction.ReduceOr,
         cumulative.CumMax,
         cumulative.CumMin,
+        window_reduction.ReduceWindowMax,
+        window_reduction.ReduceWindowMin,
     ),
     each.negated: (arithmetic.Neg, bitwise.Not),
     each.converted: (basis.ConvertElementType, representation.ReducePrecision),
@@ -168,8 +172,9 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
     all_of.written: (dynamic.DynamicUpdateSlice,),
     all_of.scattered: (scattering.Scatter, scattering.ScatterMin, scattering.ScatterMax),
     all_of.scatter_added: (indexing.ScatterAdd,),
-    all_of.several: (shape.Split, barrier.OptimizationBarrier),
-    all_of.summed: (basis.ReduceSum, cumulative.CumSum),
+    all_of.scatter_subtracted: (scattering.ScatterSub,),
+    all_of.several: (shape.Split, along_axis.Unstack, barrier.OptimizationBarrier),
+    all_of.summed: (basis.ReduceSum, cumulative.CumSum, window_reduction.ReduceWindowSum),
     all_of.multiplied_up: (reduction.ReduceProd,),
     all_of.contracted: (contraction.DotGeneral, convolution.ConvGeneralDilated),
     all_of.found: (reduction.ArgMax, reduction.ArgMin),

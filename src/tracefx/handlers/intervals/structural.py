@@ -26,8 +26,10 @@ from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumSum
 from tracefx.ops.indexing import ScatterAdd
 from tracefx.ops.reduction import ReduceProd
+from tracefx.ops.scattering import ScatterSub
 from tracefx.ops.selection import SelectN
 from tracefx.ops.sorting import Greatest, Sort
+from tracefx.ops.window_reduction import ReduceWindowSum
 
 if TYPE_CHECKING:
     from tracefx.handlers.intervals.handler import Intervals
@@ -58,6 +60,12 @@ def scatter_added(handler: object, op: ScatterAdd, operand: Held, places: Held, 
     return [_sum(sums(x.lo, y.lo), sums(x.hi, y.hi), sums(x.magnitude, y.magnitude), y.lo.size + 1)]
 
 
+def scatter_subtracted(handler: object, op: ScatterSub, operand: Held, places: Held, update: Held) -> list[Held]:
+    y = lifted(update)
+    adding = ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
+    return scatter_added(handler, adding, operand, places, Interval(-y.hi, -y.lo))
+
+
 def _known(op: Primitive, places: Sequence[Held]) -> list[Array]:
     for place in places:
         if not isinstance(place, (Array, Literal)):
@@ -86,10 +94,13 @@ def _sum(lo: Array, hi: Array, size: Array, terms: int) -> Interval:
     return rounded(lo, hi, FAR, size * (eps * max(terms, 1)))
 
 
-def summed(handler: object, op: ReduceSum | CumSum, operand: Held) -> list[Held]:
+def summed(handler: object, op: ReduceSum | CumSum | ReduceWindowSum, operand: Held) -> list[Held]:
     x = lifted(operand)
-    axes = op.axes if isinstance(op, ReduceSum) else (op.axis,)
-    terms = int(np.prod([x.lo.shape[a] for a in axes]))
+    if isinstance(op, ReduceWindowSum):
+        terms = op.windows.size
+    else:
+        axes = op.axes if isinstance(op, ReduceSum) else (op.axis,)
+        terms = int(np.prod([x.lo.shape[a] for a in axes]))
     lo, hi = bind1(op, x.lo), bind1(op, x.hi)
     if is_float(x):
         return [_sum(lo, hi, bind1(op, x.magnitude), terms)]

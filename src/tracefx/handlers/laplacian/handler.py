@@ -35,6 +35,7 @@ from tracefx.handlers.laplacian.rules import (
 )
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, filled
@@ -49,10 +50,12 @@ from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.reduction import ArgExtremum, Extremum
 from tracefx.ops.representation import BitcastConvertType
-from tracefx.ops.scattering import Extremal, Scatter
+from tracefx.ops.scattering import Extremal, Scatter, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
 
 class LaplacianRule:
@@ -160,9 +163,10 @@ def _table() -> Rules[ForwardLaplacian, Held]:
         .on(Scan, scanned)
         .on(CustomJVP, second_order, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
         .on(SelectN, placewise, Clamp, Rem)
-        .on(Pad, locally_linear, Split, CumMax, CumMin, OptimizationBarrier)
+        .on(Pad, locally_linear, Split, Unstack, CumMax, CumMin, OptimizationBarrier)
         .on(Sort, locally_linear, TopK, ApproxTopK)
-        .on(Gather, locally_linear, ScatterAdd, Scatter, DynamicSlice, DynamicUpdateSlice)
+        .on(Gather, locally_linear, ScatterAdd, ScatterSub, Scatter, DynamicSlice, DynamicUpdateSlice)
+        .on(ReduceWindowSum, locally_linear, ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd)
         .capable(LaplacianRule, by_its_rule)
         .family(NonDifferentiable, still)
         .family(ArgExtremum, still)

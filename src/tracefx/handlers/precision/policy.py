@@ -11,6 +11,7 @@ from tracefx.control.checkpoint import Name
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.primitive import Primitive
+from tracefx.ops.along_axis import Unstack
 from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
 from tracefx.ops.barrier import OptimizationBarrier
 from tracefx.ops.basis import BroadcastInDim, Reshape, Transpose
@@ -29,19 +30,20 @@ from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
 from tracefx.ops.sorting import ApproxTopK, Sort, TopK
 from tracefx.ops.transcendental import Logistic, Tanh
+from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin
 
 Operations: TypeAlias = tuple[type[Primitive], ...]
 
 CONTRACTIONS: Final[Operations] = (DotGeneral, ConvGeneralDilated)
 MOVES: Final[Operations] = (
-    *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Split, Tile, Slice, Pad, Rev),
+    *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Split, Unstack, Tile, Slice, Pad, Rev),
     *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, Name, StopGradient, OptimizationBarrier),
 )
 EITHER: Final[Operations] = (
     *MOVES,
     # selecting and comparing them
     *(SelectN, Clamp, Max, Min, ReduceMax, ReduceMin, ArgMax, ArgMin, Eq, Ne, Lt, Le, Gt, Ge, IsFinite),
-    *(Sort, TopK, ApproxTopK),
+    *(Sort, TopK, ApproxTopK, ReduceWindowMax, ReduceWindowMin),
     # arithmetic without cancellation over many terms, and functions with bounds
     *(Add, Sub, Mul, Div, Neg, Abs, Sign, Tanh, Logistic),
 )

@@ -28,9 +28,11 @@ from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Elementwise
 from tracefx.ops.fourier import Fft
 from tracefx.ops.indexing import Gather, ScatterAdd
-from tracefx.ops.scattering import Scatter
+from tracefx.ops.scattering import Scatter, ScatterSub
 from tracefx.ops.selection import SelectN
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.window_reduction import ReduceWindowSum
+from tracefx.ops.window_selection import SelectAndGatherAdd
 
 Rule: TypeAlias = Callable[..., Sequence[Ids]]
 """From the sets, the operation, the types of its results and what its operands depend on, to the results' sets."""
@@ -94,6 +96,24 @@ def _united(sets: Sets, rows: Ids) -> Ids:
     if size == 1:
         return rows[:, 0]
     return sets.union(np.repeat(np.arange(count, dtype=np.int64), size), rows.reshape(-1), count)
+
+
+def in_windows(
+    sets: Sets, prim: ReduceWindowSum | SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence
+) -> Sequence[Ids]:
+    """A window depends on all that it sees."""
+    found: Ids = np.full(outs[0].shape, EMPTY, np.int64)
+    for view in prim.windows.views(prim.windows.padded(x.sets(), EMPTY), outs[0].shape):
+        found = sets.join(found, view)
+    return [found]
+
+
+def selected_in_windows(
+    sets: Sets, prim: SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence, keys: Dependence
+) -> Sequence[Ids]:
+    """Of what it sees a window has the one that is selected, if that is known."""
+    known = keys.known()
+    return in_windows(sets, prim, outs, x) if known is None else [prim.kernel(x.sets(), known)]
 
 
 def accumulated(sets: Sets, prim: CumSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[Ids]:
@@ -218,7 +238,7 @@ def updated(
 
 def scattered(
     sets: Sets,
-    prim: ScatterAdd | Scatter,
+    prim: ScatterAdd | ScatterSub | Scatter,
     outs: Sequence[ShapedArray],
     x: Dependence,
     indices: Dependence,
@@ -241,7 +261,7 @@ def scattered(
     return [found.reshape(x.aval.shape)]
 
 
-def _places(prim: ScatterAdd | Scatter, x: ShapedArray, indices: NDArray, updates: ShapedArray) -> Ids:
+def _places(prim: ScatterAdd | ScatterSub | Scatter, x: ShapedArray, indices: NDArray, updates: ShapedArray) -> Ids:
     """Where in the operand, counted through it, each update goes; -1 where it is dropped: by the sum's transpose."""
     adding = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, prim.unique_indices, prim.mode)
     wide = np.dtype(np.float64)
@@ -280,6 +300,9 @@ OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         DynamicSlice: sliced,
         DynamicUpdateSlice: updated,
         ScatterAdd: scattered,
+        ScatterSub: scattered,
+        ReduceWindowSum: in_windows,
+        SelectAndGatherAdd: selected_in_windows,
         Scatter: scattered,
         OptimizationBarrier: passed,
     }
