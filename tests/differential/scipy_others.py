@@ -79,12 +79,9 @@ INTERPOLATORS: Final = scipy(
     "RegularGridInterpolator",
     call(AXES, VALUES, POINTS),
     values=[
-        call(AXES, VALUES[..., 0], EDGES),
         call(AXES, VALUES[..., 0], EDGES, fill_value=None),
         call(AXES, VALUES[..., 0], EDGES, fill_value=3),
-        call(AXES, VALUES, POINTS, "nearest"),
         call(AXES, i32([1, 2, 3], [4, 5, 6], [7, 8, 9], [0, 1, 2]), POINTS),
-        call(AXES[:1], f32(1, 2, 5, 0), f32(0.5, 3.5)),
         call(AXES, VALUES, (f32(0.5, 3.5), f32(1.5))),
     ],
     refused=[

@@ -74,7 +74,11 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW[:0], nperseg=4),
             call(ROW, nperseg=1, noverlap=0),
         ],
-        refused=[*wrong(X), call(X, boundary="other"), call(ROW[:4], nperseg=4, boundary="odd", padded=3.5, axis="a")],
+        refused=[
+            call(X, boundary="other"),
+            call(X, nperseg=6, noverlap=6),
+            call(ROW[:2], nperseg=4, boundary="odd", axis="a"),
+        ],
     ),
     signal(
         "csd",
@@ -95,7 +99,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, nperseg=4, average="median"),
             call(X, nperseg=2, axis=0, scaling="spectrum"),
         ],
-        refused=[*wrong(X), call(X, nperseg=6, average="other")],
+        refused=[call(X, nperseg=6, average="other")],
     ),
     signal(
         "istft",

@@ -112,8 +112,6 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[
             call(QUATS, f32(0, 1), f32(0.5)),
             call(ONE, f32(0), f32(0.5)),
-            call(QUATS, f32([0], [1], [3]), f32(0.5)),
-            call(QUATS, f32(0, 1, 3), f32([0.5])),
         ],
     ),
 )
