@@ -65,6 +65,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
+    ("tracefx.nn", "tracefx.nn.initializers"): "they bring random numbers along, which programs that compute do without",
     ("tracefx", "<computed>"): "what most programs do without is loaded when it is first asked for",
     ("tracefx.numpy", "<computed>"): "as above",
     ("tracefx.lax", "tracefx.lax.linalg"): "as above",
