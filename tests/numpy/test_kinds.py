@@ -71,3 +71,19 @@ def test_where_dtypes_meet() -> None:
         assert fnp.result_type(*mixed) == jnp.result_type(*mixed)
     with fx.enable_x64(True):
         assert fnp.result_type("float64", 1) == np.float64
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "complex64"])
+def test_limits_are_python_numbers(name: str) -> None:
+    ours: Any = fnp.finfo(name)
+    theirs: Any = jnp.finfo(name)  # type: ignore[no-untyped-call]  # jax leaves it unannotated
+    for limit in ("eps", "epsneg", "max", "min", "resolution", "smallest_normal", "smallest_subnormal", "tiny"):
+        assert type(getattr(ours, limit)) is float
+        assert getattr(ours, limit) == float(getattr(theirs, limit))
+    for count in ("bits", "nmant", "nexp", "minexp", "maxexp", "precision"):
+        assert type(getattr(ours, count)) is int
+        assert getattr(ours, count) == getattr(theirs, count)
+    assert ours.dtype == theirs.dtype
+    assert repr(ours).endswith(f"dtype={ours.dtype})")
+    with pytest.raises(AttributeError):
+        _ = ours.no_such_limit

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
+from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
@@ -30,16 +31,27 @@ integer: Final = np.integer
 signedinteger: Final = np.signedinteger
 unsignedinteger: Final = np.unsignedinteger
 
+
+class extended(np.generic):
+    """The kind of dtypes whose elements are no numbers."""
+
+
+class prng_key(extended):
+    """The kind of the dtypes of random keys."""
+
+
 _KINDS: Final[Mapping[type, frozenset[Kind]]] = MappingProxyType(
     {
         generic: frozenset(Kind),
-        number: frozenset(Kind) - {Kind.BOOL},
+        number: frozenset(Kind) - {Kind.BOOL, Kind.KEY},
         inexact: frozenset({Kind.FLOAT, Kind.COMPLEX}),
         floating: frozenset({Kind.FLOAT}),
         complexfloating: frozenset({Kind.COMPLEX}),
         integer: frozenset({Kind.SIGNED, Kind.UNSIGNED}),
         signedinteger: frozenset({Kind.SIGNED}),
         unsignedinteger: frozenset({Kind.UNSIGNED}),
+        extended: frozenset({Kind.KEY}),
+        prng_key: frozenset({Kind.KEY}),
     }
 )
 _NAMES: Final[Mapping[str, frozenset[Kind]]] = MappingProxyType(
@@ -50,7 +62,7 @@ _NAMES: Final[Mapping[str, frozenset[Kind]]] = MappingProxyType(
         "integral": frozenset({Kind.SIGNED, Kind.UNSIGNED}),
         "real floating": frozenset({Kind.FLOAT}),
         "complex floating": frozenset({Kind.COMPLEX}),
-        "numeric": frozenset(Kind) - {Kind.BOOL},
+        "numeric": frozenset(Kind) - {Kind.BOOL, Kind.KEY},
     }
 )
 
@@ -62,13 +74,80 @@ def type_of(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     return dtypes.as_dtype(x, what), x in (int, float, complex)
 
 
-def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
+@final
+class FloatLimits:
+    """The limits of a float dtype, as Python numbers, with NumPy's names."""
+
+    __slots__ = ("_info",)
+
+    def __init__(self, info: ml_dtypes.finfo) -> None:
+        self._info = info
+
+    @property
+    def dtype(self) -> DType:
+        return dtypes.as_dtype(self._info.dtype)
+
+    @property
+    def bits(self) -> int:
+        """The bits of one number."""
+        return self._info.bits
+
+    @property
+    def eps(self) -> float:
+        """The distance from 1 to the next number above."""
+        return float(self._info.eps)
+
+    @property
+    def epsneg(self) -> float:
+        """The distance from 1 to the next number below."""
+        return float(self._info.epsneg)
+
+    @property
+    def max(self) -> float:
+        """The greatest finite number."""
+        return float(self._info.max)
+
+    @property
+    def min(self) -> float:
+        """The least finite number."""
+        return float(self._info.min)
+
+    @property
+    def smallest_normal(self) -> float:
+        """The least positive number with all its digits."""
+        return float(self._info.smallest_normal)
+
+    tiny = smallest_normal
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The least positive number."""
+        return float(self._info.smallest_subnormal)
+
+    @property
+    def resolution(self) -> float:
+        """The distance from 1 that decimal digits tell."""
+        return float(self._info.resolution)
+
+    def __getattr__(self, name: str) -> int:
+        """What NumPy counts: `nmant`, `nexp`, `iexp`, `machep`, `negep`, `minexp`, `maxexp`, `precision`."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found: int = getattr(self._info, name)
+        return found
+
+    @override
+    def __repr__(self) -> str:
+        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
     """The limits of a float dtype, of a complex dtype's parts, or of an array's dtype; TypeError for others.
 
-    >>> float(finfo("bfloat16").eps)
+    >>> finfo("bfloat16").eps
     0.0078125
     """
-    return dtypes.finfo(type_of(dtype, "finfo: dtype")[0])
+    return FloatLimits(dtypes.finfo(type_of(dtype, "finfo: dtype")[0]))
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:

@@ -6,6 +6,7 @@ Integers and bools are taken as the default float; an argument that is no array 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
@@ -205,8 +206,8 @@ def log2(x: ArrayLike, /) -> Array:
     Array(0., dtype=float32)
     """
     value = inexact(x, "log2: x")
-    two = literal(2.0, ShapedArray((), value.aval.dtype))
-    return arithmetic.div(transcendental.log(value), transcendental.log(two))
+    two = literal(2.0, ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
+    return _part_by_part(arithmetic.div, transcendental.log(value), transcendental.log(two))
 
 
 def log10(x: ArrayLike, /) -> Array:
@@ -216,14 +217,15 @@ def log10(x: ArrayLike, /) -> Array:
     Array(0., dtype=float32)
     """
     value = inexact(x, "log10: x")
-    log_x = transcendental.log(value)
-    dtype = value.aval.dtype
-    scale = literal(1 / math.log(10), ShapedArray((), dtypes.real_dtype(dtype)))
-    if not dtypes.is_complex(dtype):
-        return arithmetic.mul(log_x, scale)
-    # Part by part: a product of complex numbers makes NaN of an infinite part.
-    real, imag = complex_numbers.real(log_x), complex_numbers.imag(log_x)
-    return complex_numbers.complex(arithmetic.mul(real, scale), arithmetic.mul(imag, scale))
+    scale = literal(1 / math.log(10), ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
+    return _part_by_part(arithmetic.mul, transcendental.log(value), scale)
+
+
+def _part_by_part(scaled: Callable[[Value, Value], Array], x: Array, by: Value) -> Array:
+    """Complex numbers scaled by their parts: a product of complex numbers makes NaN of an infinite part."""
+    if not dtypes.is_complex(x.aval.dtype):
+        return scaled(x, by)
+    return complex_numbers.complex(scaled(complex_numbers.real(x), by), scaled(complex_numbers.imag(x), by))
 
 
 def deg2rad(x: ArrayLike, /) -> Array:

@@ -169,12 +169,16 @@ def fabs(x: ArrayLike, /) -> Array:
 
 
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1 as `x` is negative, zero or positive; `x / abs(x)` for complex numbers.
+    """-1, 0 or 1 as `x` is negative, zero or positive; `x / abs(x)` for complex numbers. 0 is positive, of -0.0 too.
 
     >>> sign(np.float32([-3, 0, 2])).tolist()
     [-1.0, 0.0, 1.0]
     """
-    return magnitude.sign(operand(x, "sign: x"))
+    value = operand(x, "sign: x")
+    out = magnitude.sign(value)
+    if not dtypes.is_float(value.aval.dtype):
+        return out
+    return choose(comparison.eq(value, like(value, 0.0)), like(value, 0.0), out)
 
 
 def square(x: ArrayLike, /) -> Array:
@@ -225,8 +229,10 @@ def _float_divmod(x: Value, y: Value) -> Array:
     has_rest = comparison.ne(rest, like(x, 0.0))
     opposite = comparison.ne(magnitude.sign(y), magnitude.sign(rest))
     lowered = arithmetic.sub(quotient, like(x, 1.0))
-    quotient = choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient)
-    return rounding.round(quotient)
+    quotient = rounding.round(choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
+    # A zero has the sign of the quotient before it was rounded.
+    zero = arithmetic.mul(like(x, 0.0), selection.stop_gradient(arithmetic.div(x, y)))
+    return choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient)
 
 
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -239,9 +245,14 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     y = _no_integer_zero(y)
     rest = arithmetic.rem(x, y)
     zero = like(rest, python_zero(rest))
-    opposite = comparison.ne(comparison.lt(rest, zero), comparison.lt(y, zero))
-    off = bitwise.bitwise_and(opposite, comparison.ne(rest, zero))
-    return choose(off, elementwise.add(rest, y), rest)
+    below, some = comparison.lt(y, zero), comparison.ne(rest, zero)
+    off = bitwise.bitwise_and(comparison.ne(comparison.lt(rest, zero), below), some)
+    out = choose(off, elementwise.add(rest, y), rest)
+    if not dtypes.is_float(rest.aval.dtype):
+        return out
+    # A zero has the sign of the divisor, and the derivatives of the rest.
+    nothing = arithmetic.sub(selection.stop_gradient(rest), rest)
+    return choose(some, out, arithmetic.sub(choose(below, like(rest, -0.0), zero), nothing))
 
 
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
