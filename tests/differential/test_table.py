@@ -18,6 +18,7 @@ import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
 import tracefx.scipy.interpolate
+import tracefx.scipy.linalg
 import tracefx.scipy.ndimage
 import tracefx.scipy.signal
 from tests.differential import harness
@@ -41,6 +42,7 @@ MODULES: Final = {
     "scipy.fft": tracefx.scipy.fft,
     "scipy.integrate": tracefx.scipy.integrate,
     "scipy.interpolate": tracefx.scipy.interpolate,
+    "scipy.linalg": tracefx.scipy.linalg,
     "scipy.ndimage": tracefx.scipy.ndimage,
     "scipy.signal": tracefx.scipy.signal,
     "image": tracefx.image,
@@ -88,6 +90,8 @@ OTHERS: Final = {
     "scipy.fft": (),
     "scipy.integrate": (),
     "scipy.interpolate": (),
+    # of what `cholesky` gives; takes a function: in tests/scipy/test_linalg.py
+    "scipy.linalg": ("cho_factor", "funm"),
     "scipy.ndimage": (),
     "scipy.signal": (),
     "image": ("ResizeMethod",),

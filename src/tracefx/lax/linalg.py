@@ -11,6 +11,7 @@ Array([[2., 0.],
 
 from __future__ import annotations
 
+from tracefx.lax.polar import qdwh as qdwh
 from tracefx.ops.linalg.cholesky import cholesky as cholesky
 from tracefx.ops.linalg.cholesky import cholesky_update as cholesky_update
 from tracefx.ops.linalg.cholesky import symmetric_product as symmetric_product
@@ -44,6 +45,7 @@ __all__ = [
     "lu",
     "lu_pivots_to_permutation",
     "ormqr",
+    "qdwh",
     "qr",
     "schur",
     "svd",

@@ -9,6 +9,7 @@ if _TYPE_CHECKING:
     from tracefx.scipy import fft as fft
     from tracefx.scipy import integrate as integrate
     from tracefx.scipy import interpolate as interpolate
+    from tracefx.scipy import linalg as linalg
     from tracefx.scipy import ndimage as ndimage
     from tracefx.scipy import optimize as optimize
     from tracefx.scipy import signal as signal
@@ -21,6 +22,7 @@ _MODULES: _Final = frozenset(
         "fft",
         "integrate",
         "interpolate",
+        "linalg",
         "ndimage",
         "optimize",
         "signal",

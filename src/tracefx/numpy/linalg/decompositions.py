@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, overload
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.promoting import inexact
 from tracefx.numpy.ufuncs import absolute, multiply, sign
 from tracefx.ops import cutting, filling, sorting
@@ -18,6 +17,7 @@ from tracefx.ops.linalg import svd as svd_operations
 from tracefx.ops.linalg.lu import permuted
 from tracefx.ops.linalg.matrices import adjoint, as_rows, matrix_transpose
 from tracefx.ops.static import ShapeError
+from tracefx.transforms.at_once import at_once
 
 
 class QRResult(NamedTuple):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.linalg.decompositions import square_matrices
 from tracefx.numpy.linalg.solving import solved
@@ -23,6 +22,7 @@ from tracefx.ops.linalg.matrices import diagonal, eye, mask_on
 from tracefx.ops.linalg.qr import geqrf
 from tracefx.ops.linalg.triangular import triangular_solve
 from tracefx.ops.selection import stop_gradient
+from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
 
 

@@ -8,7 +8,6 @@ import math
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.linalg.decompositions import matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv
 from tracefx.numpy.logic import isnan
@@ -20,6 +19,7 @@ from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import absolute, power, square, where
 from tracefx.ops.shape import expand_dims
 from tracefx.ops.static import axes_of
+from tracefx.transforms.at_once import at_once
 
 # ------------------------------------------------------------------ norms
 

@@ -11,7 +11,6 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import number
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.linalg.decompositions import matrices, square_matrices, svd
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
 from tracefx.numpy.reductions import sum as total
@@ -23,6 +22,7 @@ from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrized
 from tracefx.ops.selection import stop_gradient
 from tracefx.ops.shape import expand_dims, squeeze
 from tracefx.ops.static import ShapeError, static_int, static_ints
+from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.solvers import custom_linear_solve
 

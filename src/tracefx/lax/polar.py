@@ -1,0 +1,127 @@
+"""Polar decompositions by iteration: `qdwh`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array
+from tracefx.core.values import as_value
+from tracefx.ops.arithmetic import mul, sub
+from tracefx.ops.basis import convert, full, reduce_sum
+from tracefx.ops.bitwise import bitwise_and, bitwise_not
+from tracefx.ops.comparison import eq, gt, lt
+from tracefx.ops.cutting import slice_axis
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.linalg.cholesky import cholesky
+from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrized
+from tracefx.ops.linalg.qr import qr
+from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.magnitude import abs
+from tracefx.ops.powers import square
+from tracefx.ops.reduction import reduce_max
+from tracefx.ops.selection import where
+from tracefx.ops.shape import concatenate
+from tracefx.ops.static import ShapeError
+from tracefx.ops.transcendental import rsqrt, sqrt
+from tracefx.transforms.at_once import at_once
+from tracefx.transforms.loops import while_loop
+
+_BY_QR = 100.0
+"""Weights above this are too large for the equations of least squares, and go by `qr`."""
+
+
+def qdwh(
+    x: ArrayLike,
+    *,
+    is_hermitian: bool = False,
+    max_iterations: int | None = None,
+    eps: float | None = None,
+    dynamic_shape: tuple[ArrayLike, ArrayLike] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """`u` with orthonormal columns and Hermitian positive `h`, whose product is `x` (`f32[m, n]`, `m >= n`, of full
+    rank); the number of iterations; and whether they converged.
+
+    By Halley's iteration with weights, 10 times at most unless `max_iterations` says otherwise. Where `x` has true
+    sizes `dynamic_shape`, which may be known only when the program runs, what is beyond them counts as zero.
+
+    >>> import numpy as np
+    >>> u, h, iterations, converged = qdwh(np.array([[0.0, 2.0], [1.0, 0.0]]))
+    >>> converged
+    Array(True, dtype=bool)
+    """
+    value = as_array(as_value(x, "x"))
+    if value.ndim != 2 or value.shape[0] < value.shape[1]:
+        raise ShapeError(f"qdwh takes a matrix with at least as many rows as columns, got {value.aval}")
+    most = 10 if max_iterations is None else int(max_iterations)
+    tolerance = float(dtypes.finfo(value.dtype).eps) if eps is None else float(eps)
+    if dynamic_shape is not None:
+        rows, columns = dynamic_shape
+        inside = bitwise_and(_below(value.aval, 0, rows), _below(value.aval, 1, columns))
+        value = where(inside, value, 0, value.aval)
+    return _iterated(value, most=most, eps=tolerance)
+
+
+def _below(aval: ShapedArray, axis: int, size: ArrayLike) -> Array:
+    return lt(broadcasted_iota(dtypes.int32, aval.shape, axis), convert(as_value(size), dtypes.int32))
+
+
+@at_once
+def _iterated(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, Array]:
+    sizes = abs(x)
+    one = reduce_max(reduce_sum(sizes, (0,)), (0,))
+    other = reduce_max(reduce_sum(sizes, (1,)), (0,))
+    scale = where(eq(one, 0.0), 1.0, mul(rsqrt(one), rsqrt(other)), one.aval)
+    u = mul(x, convert(scale, x.dtype))
+    done, least = 0, eps
+    tol = 5.0 * eps
+    moving: Array = full(ShapedArray((), dtypes.bool_), True)
+    while least + tol < 1 and done < most:
+        a, b, c, least = _weights(least)
+        u, moving = _step(u, a, b, c, tol ** (1 / 3))
+        done += 1
+
+    def unfinished(state: Any) -> Array:
+        count, _, moving = state
+        return bitwise_and(moving, lt(count, most))
+
+    def step(state: Any) -> Any:
+        count, u, _ = state
+        u, moving = _step(u, 3.0, 1.0, 3.0, tol ** (1 / 3))
+        return add(count, 1), u, moving
+
+    start = full(ShapedArray((), dtypes.default_int(), True), done), u, moving
+    count, u, moving = while_loop(unfinished, step, start)
+    u = sub(mul(1.5, u), mul(0.5, matmul(u, matmul(adjoint(u), u))))
+    return u, symmetrized(matmul(adjoint(u), x)), count, bitwise_not(moving)
+
+
+def _weights(least: float) -> tuple[float, float, float, float]:
+    """The weights that are best where the least singular value is this, and what it becomes."""
+    square_of = least * least
+    root = (4 * (1 / square_of - 1) / square_of) ** (1 / 3)
+    first = (1.0 + root) ** 0.5
+    a = first + (2 - root + 2 * (2 - square_of) / (square_of * first)) ** 0.5
+    b = (a - 1) ** 2 / 4
+    c = a + b - 1
+    return a, b, c, least * (a + b * square_of) / (1 + c * square_of)
+
+
+def _step(u: Array, a: float, b: float, c: float, tol: float) -> tuple[Array, Array]:
+    e = b / c
+    m, n = u.shape
+    if c > _BY_QR:
+        q, _ = qr(concatenate([mul(c**0.5, u), eye(u.dtype, n)], 0), full_matrices=False)
+        change = mul((a - e) / c**0.5, matmul(slice_axis(q, 0, m, 0), adjoint(slice_axis(q, m, m + n, 0))))
+    else:
+        gram = add(mul(c, matmul(adjoint(u), u)), eye(u.dtype, n))
+        factor = cholesky(gram, symmetrize_input=False)
+        right = triangular_solve(factor, adjoint(u), left_side=True, lower=True)
+        right = triangular_solve(factor, right, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
+        change = mul(a - e, adjoint(right))
+    new = add(mul(e, u), change)
+    moved = sqrt(reduce_sum(square(abs(sub(new, u))), (0, 1)))
+    return new, gt(moved, tol)

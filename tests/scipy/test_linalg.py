@@ -1,0 +1,157 @@
+"""Matrix functions and equations beside SciPy, and what they satisfy."""
+
+# mypy: disable-error-code="import-untyped"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as reference
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.dtypes import NDArray
+from tracefx.scipy import linalg
+
+
+def drawn(n: int, seed: int = 0) -> NDArray:
+    x = np.random.default_rng([n, seed]).normal(size=(n, n))
+    return np.asarray(x + n * np.eye(n))
+
+
+@pytest.fixture(autouse=True)
+def _wide() -> Any:
+    with fx.enable_x64(True):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("cos", fnp.cos), ("exp", fnp.exp), ("square", fnp.square)],
+)
+def test_functions_of_matrices(name: str, function: Callable[[Any], Any]) -> None:
+    x = drawn(4) / 4
+    out, error = linalg.funm(x, function, disp=False)
+    want, _ = reference.funm(x, getattr(np, name), disp=False)
+    np.testing.assert_allclose(np.asarray(out), want, atol=1e-12)
+    assert 0 < float(error) < 1e-12
+    assert np.array_equal(linalg.funm(x, function), out)
+
+
+def test_functions_of_one_number() -> None:
+    assert np.asarray(linalg.funm(np.array([[4.0]]), fnp.sqrt)).tolist() == [[2.0]]
+    with pytest.raises(ValueError, match="funm takes one matrix"):
+        linalg.funm(np.ones((2, 1, 1)), fnp.sqrt)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 20.0])
+def test_exponentials(scale: float) -> None:
+    """By every degree of the approximation."""
+    x = drawn(3) * scale / 3
+    np.testing.assert_allclose(np.asarray(linalg.expm(x)), reference.expm(x), rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(linalg.expm(np.stack([x, 2 * x])))[1], reference.expm(2 * x), rtol=1e-10)
+
+
+def test_derivatives_of_exponentials() -> None:
+    x, t = drawn(3) / 3, drawn(3, 1)
+    out, rate = linalg.expm_frechet(x, t)
+    want = reference.expm_frechet(x, t)
+    np.testing.assert_allclose(np.asarray(out), want[0], rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(rate), want[1], rtol=1e-10)
+    zero = np.zeros((2, 2))
+    assert np.array_equal(fx.jacfwd(linalg.expm)(zero).reshape(4, 4), np.eye(4))
+
+
+def test_square_roots() -> None:
+    x = drawn(4)
+    root = np.asarray(linalg.sqrtm(x))
+    np.testing.assert_allclose(root @ root, x, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("method", ["schur", "eigen"])
+def test_sylvester(method: str) -> None:
+    a, b, c = drawn(3), drawn(2), drawn(3)[:, :2]
+    x = np.asarray(linalg.solve_sylvester(a, b, c, method=method))
+    np.testing.assert_allclose(a @ x + x @ b, c, atol=1e-12)
+    assert np.isnan(np.asarray(linalg.solve_sylvester(a, -a, a, method=method))).all()
+
+
+def test_triangular_forms_of_real_ones() -> None:
+    x = np.random.default_rng(1).normal(size=(5, 5))
+    assert np.iscomplex(np.linalg.eigvals(x)).any()
+    t, z = [np.asarray(v) for v in linalg.rsf2csf(*linalg.schur(x))]
+    assert np.array_equal(t, np.triu(t))
+    np.testing.assert_allclose(z @ t @ z.conj().T, x, atol=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "side"), [((4, 3), "right"), ((3, 3), "right"), ((2, 4), "left")], ids=str)
+def test_polar(shape: tuple[int, int], side: str) -> None:
+    x = drawn(4)[: shape[0], : shape[1]]
+    wanted = reference.polar(x, side)[1]
+    for method in ("qdwh", "svd"):
+        u, p = [np.asarray(v) for v in linalg.polar(x, side, method=method)]
+        np.testing.assert_allclose(u @ p if side == "right" else p @ u, x, atol=1e-12)
+        assert (np.linalg.eigvalsh(p) > 0).all()
+        np.testing.assert_allclose(p, wanted, atol=1e-12)
+
+
+def test_polar_of_a_part() -> None:
+    """The true size may be known only when the program runs."""
+    x = np.zeros((5, 4))
+    x[:4, :3] = drawn(4)[:, :3]
+    found = fx.jit(lambda x, m, n: fx.lax.linalg.qdwh(x, dynamic_shape=(m, n)))(x, 4, 3)
+    u, h, _, converged = fx.lax.linalg.qdwh(x[:4, :3])
+    assert converged
+    np.testing.assert_allclose(np.asarray(found[0])[:4, :3], np.asarray(u), atol=1e-12)
+    np.testing.assert_allclose(np.asarray(found[1])[:3, :3], np.asarray(h), atol=1e-12)
+
+
+def test_eigenvectors_of_tridiagonal_matrices() -> None:
+    d, e = np.array([1.0, 2.0, 2.0, -1.0]), np.array([0.5, 0.0, 1.0])
+    whole = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+    values, vectors = [np.asarray(v) for v in linalg.eigh_tridiagonal(d, e)]
+    np.testing.assert_allclose(whole @ vectors, vectors * values, atol=1e-12)
+    some = linalg.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
+    assert np.array_equal(some[0], values[1:3])
+    imaginary = np.asarray(linalg.eigh_tridiagonal(d + 0j, 1j * e, eigvals_only=True))
+    np.testing.assert_allclose(imaginary, values, atol=1e-12)
+
+
+def test_positive_equations_of_complex_numbers_have_derivatives() -> None:
+    """The transpose of a Hermitian matrix is its conjugate."""
+    a, b = drawn(3) + 1j * drawn(3, 1), drawn(3)[0] + 0j
+    a = a @ a.conj().T
+
+    def total(b: Any, how: str) -> Any:
+        return fnp.sum(linalg.solve(a, b, assume_a=how) ** 2).real
+
+    np.testing.assert_allclose(np.asarray(fx.grad(total)(b, "pos")), np.asarray(fx.grad(total)(b, "gen")), atol=1e-12)
+
+
+def test_factors_are_what_solvers_take() -> None:
+    a, b = drawn(3), drawn(3)[0]
+    positive = a @ a.T
+    for lower in (False, True):
+        factor = linalg.cho_factor(positive, lower)
+        assert factor[1] is lower
+        np.testing.assert_allclose(positive @ np.asarray(linalg.cho_solve(factor, b)), b, atol=1e-10)
+    for trans, wanted in ((0, a), (1, a.T)):
+        np.testing.assert_allclose(wanted @ np.asarray(linalg.lu_solve(linalg.lu_factor(a), b, trans)), b, atol=1e-10)
+    order, left, right = linalg.lu(np.stack([a, a[::-1]]))
+    np.testing.assert_allclose(np.asarray(order @ left @ right)[1], a[::-1], atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_patterns_beside_scipy(n: int) -> None:
+    for name in ("hilbert", "invhilbert", "pascal", "invpascal", "helmert"):
+        if name != "helmert" or n > 1:
+            assert np.allclose(getattr(linalg, name)(n), getattr(reference, name)(n)), name
+    x = np.arange(1.0, n + 2)
+    for name in ("circulant", "companion", "fiedler", "fiedler_companion", "toeplitz", "hankel"):
+        assert np.array_equal(getattr(linalg, name)(x), getattr(reference, name)(x)), name
+    for mode in ("full", "same", "valid"):
+        assert np.array_equal(linalg.convolution_matrix(x, 3, mode), reference.convolution_matrix(x, 3, mode)), mode
