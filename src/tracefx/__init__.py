@@ -18,6 +18,7 @@ from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
 from tracefx.core.backend import Backend as _Backend
 from tracefx.core.check import check_jaxpr as check_jaxpr
+from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import handling as handling
@@ -28,6 +29,7 @@ from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
+from tracefx.core.values import get_aval as typeof
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
@@ -41,9 +43,13 @@ from tracefx.transforms.custom_derivatives import custom_gradient as custom_grad
 from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
 from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
 from tracefx.transforms.devices import block_until_ready as block_until_ready
+from tracefx.transforms.devices import default_backend as default_backend
+from tracefx.transforms.devices import device_count as device_count
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put
 from tracefx.transforms.devices import devices as devices
+from tracefx.transforms.devices import local_device_count as local_device_count
+from tracefx.transforms.devices import local_devices as local_devices
 from tracefx.transforms.differentiation import Jvp as Jvp
 from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
@@ -60,6 +66,7 @@ from tracefx.transforms.jacobians import JacFwd as JacFwd
 from tracefx.transforms.jacobians import JacRev as JacRev
 from tracefx.transforms.jacobians import hessian as hessian
 from tracefx.transforms.jacobians import jacfwd as jacfwd
+from tracefx.transforms.jacobians import jacrev as jacobian
 from tracefx.transforms.jacobians import jacrev as jacrev
 from tracefx.transforms.jit import Jit as Jit
 from tracefx.transforms.jit import jit as jit

@@ -14,7 +14,7 @@ import ml_dtypes
 from tracefx.core import dtypes as core
 from tracefx.core.dtypes import float0
 from tracefx.core.errors import TypePromotionError
-from tracefx.numpy.kinds import finfo, iinfo, issubdtype, meeting_type, type_of
+from tracefx.numpy.kinds import extended, finfo, iinfo, issubdtype, meeting_type, prng_key, type_of
 from tracefx.numpy.promoting import python_kind
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ __all__ = [
     "TypePromotionError",
     "bfloat16",
     "canonicalize_dtype",
+    "extended",
     "finfo",
     "float0",
     "iinfo",
     "issubdtype",
     "itemsize_bits",
+    "prng_key",
     "result_type",
     "scalar_type_of",
 ]

@@ -28,6 +28,7 @@ from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unsta
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
+from tracefx.ops.bit_generator import RandomAlgorithm, rng_bit_generator
 from tracefx.ops.bitwise import (
     bitwise_and,
     bitwise_not,
@@ -166,6 +167,7 @@ __all__ = [
     "floor",
     "ceil",
     "round",
+    "RandomAlgorithm",
     "RoundingMethod",
     "nextafter",
     # exponentials, trigonometry, roots
@@ -188,6 +190,7 @@ __all__ = [
     "acosh",
     "atanh",
     "sqrt",
+    "rng_bit_generator",
     "rsqrt",
     "cbrt",
     "AccuracyMode",

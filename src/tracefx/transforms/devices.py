@@ -23,6 +23,42 @@ def devices(backend: str = "cpu") -> list[Device]:
     return BACKEND.value.devices(backend)
 
 
+def local_devices(backend: str = "cpu") -> list[Device]:
+    """The devices of this process, which are all that there are.
+
+    >>> local_devices() == devices()
+    True
+    """
+    return devices(backend)
+
+
+def device_count(backend: str = "cpu") -> int:
+    """How many devices programs can run on.
+
+    >>> device_count() == len(devices())
+    True
+    """
+    return len(devices(backend))
+
+
+def local_device_count(backend: str = "cpu") -> int:
+    """How many devices this process has.
+
+    >>> local_device_count() == device_count()
+    True
+    """
+    return device_count(backend)
+
+
+def default_backend() -> str:
+    """The platform that programs run on.
+
+    >>> default_backend()
+    'cpu'
+    """
+    return BACKEND.value.platform
+
+
 def device_put(x: PyTree, device: Device | None = None) -> PyTree:
     """The arrays of a tree in the memory of `device`, the first one by default. Tracers are handed through.
 
