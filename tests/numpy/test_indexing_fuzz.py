@@ -83,6 +83,8 @@ def test_updates_are_numpys(data: st.DataObject, method: str) -> None:
         UFUNCS[method].at(expected, index, values)
     got = by_operations(lambda x, y, *i: getattr(x.at[joined(i)], method)(y), host, values, *arrays)
     np.testing.assert_array_equal(got, expected)
+    got = np.asarray(getattr(fnp.array(host).at[index], method)(values))
+    np.testing.assert_array_equal(got, expected)
     if method == "add":
         applied = fnp.array(host).at[index].apply(lambda x: x * 3 - 1)
         tripled = host.astype(object)

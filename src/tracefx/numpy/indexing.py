@@ -111,6 +111,18 @@ def _evaluated(x: ConcreteArray, index: Index) -> ConcreteArray | None:
 
     What is out of bounds it refuses.
     """
+    parts = numpys(index)
+    if parts is None:
+        return None
+    try:
+        out = x.numpy()[parts]
+    except (IndexError, TypeError, ValueError):
+        return None
+    return ConcreteArray(x.aval.update(shape=out.shape), out)
+
+
+def numpys(index: Index) -> tuple[Any, ...] | None:
+    """An index as NumPy takes it, which then gives an array; None where we may read it otherwise."""
     parts: list[Any] = []  # what NumPy takes, which its stubs do not say
     complete = False
     for part in index if type(index) is tuple else (index,):
@@ -132,11 +144,7 @@ def _evaluated(x: ConcreteArray, index: Index) -> ConcreteArray | None:
             return None
     if not complete:  # an ellipsis makes sure of an array, where integers alone give a scalar
         parts.append(Ellipsis)
-    try:
-        out = x.numpy()[tuple(parts)]
-    except (IndexError, TypeError, ValueError):
-        return None
-    return ConcreteArray(x.aval.update(shape=out.shape), out)
+    return tuple(parts)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,7 +15,8 @@ promise that isn't kept leaves the result open.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar, final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -23,12 +24,13 @@ from attrs import field, frozen
 from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import as_array, bind1
-from tracefx.core.literal import Scalar
+from tracefx.core.handler import as_array, bind1, evaluating
+from tracefx.core.kernels import quietly
+from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.numpy.creation import ones_like
-from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, read_index
+from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, numpys, read_index
 from tracefx.numpy.promoting import broadcast_shapes, dtype_of, retyped, to_type
 from tracefx.numpy.traced_masks import traced_mask
 from tracefx.numpy.ufuncs import choose, power, true_divide
@@ -51,6 +53,10 @@ class How:
     unique: bool
     mode: UpdateMode
     wrap: bool
+
+    def __attrs_post_init__(self) -> None:
+        if self.mode is not None:
+            mode_of(self.name, self.mode)  # or it is refused
 
     @property
     def gather_mode(self) -> GatherScatterMode:
@@ -322,6 +328,10 @@ class Updated:
         name, own = how.name, self.array.aval
         dtype, weak = promote([(own.dtype, own.weak_type), dtype_of(values, f"{name}: values")])
         given = to_type(values, dtype, weak, f"{name}: values")
+        if how.wrap and type(self.array) is ConcreteArray and dtype == own.dtype and evaluating():
+            found = _evaluated(self.array, self.index, operation, given)
+            if found is not None:
+                return found
         mask = traced_mask(self.array, self.index)
         if mask is not None:
             x = as_array(retyped(self.array, dtype, weak))
@@ -337,6 +347,39 @@ class Updated:
         x = as_array(retyped(target.array, dtype, weak))
         out = bind1(prim, x, target.vectors(), updates) if target.columns else everywhere(x, updates)
         return basis.reshape(retyped(out, own.dtype, own.weak_type), own.shape)
+
+
+_UFUNCS: Final[Mapping[type[Scattering], np.ufunc | None]] = MappingProxyType(
+    {Scatter: None, ScatterAdd: np.add, ScatterSub: np.subtract, ScatterMul: np.multiply}
+)
+
+
+def _evaluated(x: ConcreteArray, index: Index, operation: type[Scattering], values: Value) -> ConcreteArray | None:
+    """The update by NumPy; None where it refuses it, as all out of bounds, or may understand it otherwise."""
+    places, dtype = numpys(index), x.aval.dtype
+    if places is None or operation not in _UFUNCS or dtype.kind not in "iufc" or not isinstance(values, _KNOWN):
+        return None
+    out, new = np.array(x.numpy()), to_numpy(values)
+    try:
+        old = out[places]
+        if new.ndim > old.ndim:  # which NumPy takes if they have size 1
+            return None
+        quietly(_write, out, places, old, new, _UFUNCS[operation])
+    except (IndexError, TypeError, ValueError):
+        return None
+    return ConcreteArray(x.aval, out)
+
+
+_KNOWN: Final = (ConcreteArray, Literal)
+
+
+def _write(out: NDArray, places: tuple[Any, ...], old: NDArray, new: NDArray, ufunc: np.ufunc | None) -> None:
+    if ufunc is None:
+        out[places] = new
+    elif old.base is out:  # a window, in which nothing is named twice
+        ufunc(old, new, old)
+    else:
+        ufunc.at(out, places, new)
 
 
 def _second(old: Value, new: Value) -> Array:

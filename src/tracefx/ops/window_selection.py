@@ -254,8 +254,11 @@ class SelectAndScatterAdd(_LinearInFirst, ShownAsJax):
         for element, number in views:
             stays = self.select_prim.keeps(best, element)
             best, place = np.where(stays, best, element), np.where(stays, place, number)
-        total = np.zeros(padded.size, _wide(source.dtype))
-        np.add.at(total, place.reshape(-1), source.reshape(-1).astype(total.dtype))
+        if dtypes.is_float(source.dtype):  # in a tenth of the time
+            total = np.bincount(place.reshape(-1), source.reshape(-1).astype(np.float64), padded.size)
+        else:
+            total = np.zeros(padded.size, source.dtype)
+            np.add.at(total, place.reshape(-1), source.reshape(-1))
         within = [(-low, -high, 0) for low, high in self.padding]
         return cast(Pad(tuple(within)).kernel(total.reshape(padded.shape), np.zeros((), total.dtype)), source.dtype)
 
