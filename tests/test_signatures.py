@@ -15,6 +15,7 @@ import jax.scipy.integrate
 import jax.scipy.ndimage
 import jax.scipy.optimize
 import jax.scipy.signal
+import jax.scipy.sparse.linalg
 import numpy as np
 import pytest
 
@@ -30,6 +31,7 @@ import tracefx.scipy.integrate
 import tracefx.scipy.ndimage
 import tracefx.scipy.optimize
 import tracefx.scipy.signal
+import tracefx.scipy.sparse.linalg
 
 # Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
 # there is nothing yet that they could mean here.
@@ -87,6 +89,7 @@ MODULES: Final = (
     (tracefx.scipy.ndimage, jax.scipy.ndimage),
     (tracefx.scipy.optimize, jax.scipy.optimize),
     (tracefx.scipy.signal, jax.scipy.signal),
+    (tracefx.scipy.sparse.linalg, jax.scipy.sparse.linalg),
     (tracefx.image, jax.image),
 )
 CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]

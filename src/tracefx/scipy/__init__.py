@@ -13,6 +13,7 @@ if _TYPE_CHECKING:
     from tracefx.scipy import ndimage as ndimage
     from tracefx.scipy import optimize as optimize
     from tracefx.scipy import signal as signal
+    from tracefx.scipy import sparse as sparse
     from tracefx.scipy import spatial as spatial
     from tracefx.scipy import special as special
 
@@ -26,6 +27,7 @@ _MODULES: _Final = frozenset(
         "ndimage",
         "optimize",
         "signal",
+        "sparse",
         "spatial",
         "special",
     }
