@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from tracefx.scipy import sparse as sparse
     from tracefx.scipy import spatial as spatial
     from tracefx.scipy import special as special
+    from tracefx.scipy import stats as stats
 
 _MODULES: _Final = frozenset(
     {
@@ -30,6 +31,7 @@ _MODULES: _Final = frozenset(
         "sparse",
         "spatial",
         "special",
+        "stats",
     }
 )
 

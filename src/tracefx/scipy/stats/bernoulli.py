@@ -1,0 +1,53 @@
+"""Bernoulli's distribution of 0 and 1."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy import special
+from tracefx.scipy.stats.locating import real
+
+
+def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """The logarithm of the probability of `k`.
+
+    >>> round(float(logpmf(1, 0.25)), 4)
+    -1.3863
+    """
+    number, p, shift = real("bernoulli.logpmf", k, p, loc)
+    y = number - shift
+    value = special.xlogy(y, p) + special.xlog1py(1 - y, -p)
+    return fnp.where((y == 0) | (y == 1) | (y != y), value, -math.inf)
+
+
+def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """The probability of `k`.
+
+    >>> round(float(pmf(1, 0.25)), 4)
+    0.25
+    """
+    return fnp.exp(logpmf(k, p, loc))
+
+
+def cdf(k: ArrayLike, p: ArrayLike) -> Array:
+    """The probability of at most `k`.
+
+    >>> float(cdf(0, 0.25))
+    0.75
+    """
+    number, p = real("bernoulli.cdf", k, p)
+    value = fnp.where(number < 0, 0.0, fnp.where(number < 1, 1 - p, 1.0))
+    return fnp.where((p >= 0) & (p <= 1) & (number == number), value, math.nan)
+
+
+def ppf(q: ArrayLike, p: ArrayLike) -> Array:
+    """The number that is not exceeded with probability `q`.
+
+    >>> float(ppf(0.9, 0.25))
+    1.0
+    """
+    share, p = real("bernoulli.ppf", q, p)
+    valid = (p >= 0) & (p <= 1) & (share >= 0) & (share <= 1)
+    return fnp.where(valid, (share > 1 - p).astype(p.dtype), math.nan)

@@ -1,0 +1,35 @@
+"""The binomial distribution whose probability has a beta distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy import special
+from tracefx.scipy.stats.locating import real
+
+
+def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """The logarithm of the probability of `k`.
+
+    >>> round(float(logpmf(2, 5, 1.5, 2.5)), 4)
+    -1.5154
+    """
+    number, n, a, b, shift = real("betabinom.logpmf", k, n, a, b, loc)
+    y = fnp.floor(number) - shift
+    inside = (y >= 0) & (y <= n)
+    z = fnp.where(inside, y, 0.0)
+    ways = -special.betaln(n - z + 1, z + 1) - fnp.log1p(n)
+    value = ways + special.betaln(z + a, n - z + b) - special.betaln(a, b)
+    value = fnp.where(inside, fnp.where(n == 0, 0.0, value), -math.inf)
+    return fnp.where((n >= 0) & (a > 0) & (b > 0), value, math.nan)
+
+
+def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
+    """The probability of `k`.
+
+    >>> round(float(pmf(2, 5, 1.5, 2.5)), 4)
+    0.2197
+    """
+    return fnp.exp(logpmf(k, n, a, b, loc))

@@ -1,0 +1,100 @@
+"""Cauchy's distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy.stats.locating import located, real, widths
+
+
+def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of the probability density.
+
+    >>> round(float(logpdf(0.5)), 4)
+    -1.3679
+    """
+    z, scale = located("cauchy.logpdf", x, loc, scale)
+    size = fnp.abs(z)
+    large = size > 1e4  # whose square may overflow
+    inner, outer = fnp.where(large, 0.0, z), fnp.where(large, size, 1.0)
+    square = fnp.where(large, 2 * fnp.log(outer) + fnp.log1p((1 / outer) ** 2), fnp.log1p(inner * inner))
+    return -(square + fnp.log(math.pi * scale))
+
+
+def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability density.
+
+    >>> round(float(pdf(0.5)), 4)
+    0.2546
+    """
+    return fnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of at most `x`.
+
+    >>> round(float(cdf(0.5)), 4)
+    0.6476
+    """
+    z, _ = located("cauchy.cdf", x, loc, scale)
+    return fnp.arctan2(fnp.ones_like(z), -z) / math.pi
+
+
+def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `cdf`.
+
+    >>> round(float(logcdf(0.5)), 4)
+    -0.4345
+    """
+    return fnp.log(cdf(x, loc, scale))
+
+
+def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of more than `x`.
+
+    >>> round(float(sf(0.5)), 4)
+    0.3524
+    """
+    z, _ = located("cauchy.sf", x, loc, scale)
+    return fnp.arctan2(fnp.ones_like(z), z) / math.pi
+
+
+def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `sf`.
+
+    >>> round(float(logsf(0.5)), 4)
+    -1.0429
+    """
+    return fnp.log(sf(x, loc, scale))
+
+
+def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The number that is not exceeded with probability `q`.
+
+    >>> round(float(ppf(0.25)), 4)
+    -1.0
+    """
+    p, shift, scale = real("cauchy.ppf", q, loc, scale)
+    return shift - widths(scale) * _cotangent(p)
+
+
+def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The number that is exceeded with probability `q`.
+
+    >>> round(float(isf(0.25)), 4)
+    1.0
+    """
+    p, shift, scale = real("cauchy.isf", q, loc, scale)
+    return shift + widths(scale) * _cotangent(p)
+
+
+def _cotangent(p: Array) -> Array:
+    """That of `pi * p`, infinite at 0 and 1."""
+    low = p < 0.25
+    high = p > 0.75
+    ends = fnp.where(low, p, fnp.where(high, p - 1, 0.25))
+    centre = fnp.where(low | high, 0.0, 0.5 - p)
+    value = fnp.where(low | high, 1 / fnp.tan(math.pi * ends), fnp.tan(math.pi * centre))
+    return fnp.where((p >= 0) & (p <= 1), fnp.where(p == 1, -math.inf, value), math.nan)

@@ -1,0 +1,72 @@
+"""The gamma distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.control.special import incomplete_gamma
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy import special
+from tracefx.scipy.stats.locating import located
+
+
+def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of the probability density.
+
+    >>> round(float(logpdf(2.5, 1.5)), 4)
+    -1.9211
+    """
+    z, a, scale = located("gamma.logpdf", x, loc, scale, a)
+    inside = z >= 0
+    y = fnp.where(inside, z, 1.0)
+    return fnp.where(inside, special.xlogy(a - 1, y) - y - special.gammaln(a) - fnp.log(scale), -math.inf)
+
+
+def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability density.
+
+    >>> round(float(pdf(2.5, 1.5)), 4)
+    0.1464
+    """
+    z, a, scale = located("gamma.pdf", x, loc, scale, a)
+    inside = z >= 0
+    return fnp.where(inside, incomplete_gamma.density(a, fnp.where(inside, z, 1.0)) / scale, 0.0)
+
+
+def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of at most `x`.
+
+    >>> round(float(cdf(2.5, 1.5)), 4)
+    0.8282
+    """
+    z, a, _ = located("gamma.cdf", x, loc, scale, a)
+    return special.gammainc(a, fnp.where(z < 0, 0.0, z))
+
+
+def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `cdf`.
+
+    >>> round(float(logcdf(2.5, 1.5)), 4)
+    -0.1885
+    """
+    return fnp.log(cdf(x, a, loc, scale))
+
+
+def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of more than `x`.
+
+    >>> round(float(sf(2.5, 1.5)), 4)
+    0.1718
+    """
+    z, a, _ = located("gamma.sf", x, loc, scale, a)
+    return special.gammaincc(a, fnp.where(z < 0, 0.0, z))
+
+
+def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `sf`.
+
+    >>> round(float(logsf(2.5, 1.5)), 4)
+    -1.7614
+    """
+    return fnp.log(sf(x, a, loc, scale))

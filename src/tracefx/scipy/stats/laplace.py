@@ -1,0 +1,37 @@
+"""Laplace's distribution."""
+
+from __future__ import annotations
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy.stats.locating import located
+
+
+def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of the probability density.
+
+    >>> round(float(logpdf(0.5)), 4)
+    -1.1931
+    """
+    z, scale = located("laplace.logpdf", x, loc, scale)
+    return -fnp.abs(z) - fnp.log(2 * scale)
+
+
+def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability density.
+
+    >>> round(float(pdf(0.5)), 4)
+    0.3033
+    """
+    return fnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of at most `x`.
+
+    >>> round(float(cdf(0.5)), 4)
+    0.6967
+    """
+    z, _ = located("laplace.cdf", x, loc, scale)
+    half = 0.5 * fnp.exp(-fnp.abs(z))
+    return fnp.where(z <= 0, half, 1 - half)

@@ -1,0 +1,38 @@
+"""The multinomial distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.numpy.promoting import converted, inexact
+from tracefx.scipy import special
+
+
+def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+    """The logarithm of the probability of counts `x`, `i32[..., k]`, in `n` draws of probabilities `p`, `f32[..., k]`.
+
+    Minus infinity where the counts don't add up to `n`. TypeError unless these are integers.
+
+    >>> round(float(logpmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))), 4)
+    -0.863
+    """
+    chances = fnp.asarray(inexact(p, "multinomial: p"))
+    counts, draws = (fnp.asarray(v) for v in converted("multinomial.logpmf", x, n))
+    if not dtypes.is_integer(counts.dtype):
+        raise TypeError(f"multinomial: x and n must be of integers, got {counts.aval} and {draws.aval}")
+    fits = fnp.sum(counts, -1) == draws
+    counts, draws = counts.astype(chances.dtype), draws.astype(chances.dtype)
+    parts = special.xlogy(counts, chances) - special.gammaln(counts + 1)
+    return fnp.where(fits, special.gammaln(draws + 1) + fnp.sum(parts, -1), -math.inf)
+
+
+def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+    """The probability of counts `x` in `n` draws of probabilities `p`.
+
+    >>> round(float(pmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))), 4)
+    0.4219
+    """
+    return fnp.exp(logpmf(x, n, p))

@@ -1,0 +1,75 @@
+"""Pareto's distribution."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy.stats.locating import located, probabilities, real, widths
+
+
+def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of the probability density.
+
+    >>> round(float(logpdf(2.5, 1.5)), 4)
+    -1.8853
+    """
+    z, b, scale = located("pareto.logpdf", x, loc, scale, b)
+    return fnp.where(z < 1, -math.inf, fnp.log(b) - fnp.log(scale) - (b + 1) * fnp.log(fnp.where(z < 1, 1.0, z)))
+
+
+def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability density.
+
+    >>> round(float(pdf(2.5, 1.5)), 4)
+    0.1518
+    """
+    return fnp.exp(logpdf(x, b, loc, scale))
+
+
+def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of at most `x`.
+
+    >>> round(float(cdf(2.5, 1.5)), 4)
+    0.747
+    """
+    return -fnp.expm1(logsf(x, b, loc, scale))
+
+
+def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `cdf`.
+
+    >>> round(float(logcdf(2.5, 1.5)), 4)
+    -0.2917
+    """
+    return fnp.log(cdf(x, b, loc, scale))
+
+
+def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The logarithm of `sf`.
+
+    >>> round(float(logsf(2.5, 1.5)), 4)
+    -1.3744
+    """
+    z, b, _ = located("pareto.logsf", x, loc, scale, b)
+    return fnp.where(z < 1, 0.0, -b * fnp.log(fnp.where(z < 1, 1.0, z)))
+
+
+def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The probability of more than `x`.
+
+    >>> round(float(sf(2.5, 1.5)), 4)
+    0.253
+    """
+    return fnp.exp(logsf(x, b, loc, scale))
+
+
+def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
+    """The number that is not exceeded with probability `q`.
+
+    >>> round(float(ppf(0.25, 1.5)), 4)
+    1.2114
+    """
+    p, b, shift, scale = real("pareto.ppf", q, b, loc, scale)
+    return shift + widths(scale) * fnp.exp(-fnp.log1p(-probabilities(p)) / b)

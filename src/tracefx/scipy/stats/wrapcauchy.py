@@ -1,0 +1,31 @@
+"""Cauchy's distribution wrapped around the circle, of angles from 0 to `2 * pi`."""
+
+from __future__ import annotations
+
+import math
+
+import tracefx.numpy as fnp
+from tracefx.core.array import Array, ArrayLike
+from tracefx.scipy.stats.locating import real
+
+
+def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
+    """The logarithm of the probability density: NaN unless `c` is between 0 and 1.
+
+    >>> round(float(logpdf(0.5, 0.5)), 4)
+    -1.1378
+    """
+    z, c = real("wrapcauchy.logpdf", x, c)
+    half = fnp.sin(0.5 * z)
+    value = fnp.log1p(-c * c) - math.log(2 * math.pi) - fnp.log((1 - c) ** 2 + 4 * c * half * half)
+    value = fnp.where((z >= 0) & (z <= 2 * math.pi), value, fnp.where(z != z, math.nan, -math.inf))
+    return fnp.where((c > 0) & (c < 1), value, math.nan)
+
+
+def pdf(x: ArrayLike, c: ArrayLike) -> Array:
+    """The probability density.
+
+    >>> round(float(pdf(0.5, 0.5)), 4)
+    0.3205
+    """
+    return fnp.exp(logpdf(x, c))
