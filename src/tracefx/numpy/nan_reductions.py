@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
+from tracefx.numpy.at_once import at_once
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.ufuncs import choose, like
@@ -175,11 +176,29 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
-    x, taking = _counted("nanmean", a, where)
-    return reductions.mean(x, axis, dtype, out, keepdims, where=taking)
+    no_out("nanmean", out)
+    x, over, mask, result = _checked("nanmean", a, axis, where, dtype)
+    return _mean(x, mask, over=over, dtype=result, keepdims=bool(keepdims))
 
 
-def _counted(name: str, a: ArrayLike, where: ArrayLike | None) -> tuple[Value, ArrayLike | None]:
+@at_once
+def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
+    value, taking = _counted("nanmean", x, where)
+    return reductions.mean(value, over, dtype, keepdims=keepdims, where=taking)
+
+
+def _checked(
+    name: str, a: ArrayLike, axis: Axes, where: ArrayLike | None, dtype: DTypeLike | None
+) -> tuple[Array, tuple[int, ...], Array | None, DType | None]:
+    x = as_array(operand(a, f"{name}: a"))
+    mask = None if where is None else as_array(operand(where, f"{name}: where"))
+    if mask is not None and mask.aval.dtype != dtypes.bool_:
+        raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
+    result = None if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
+    return x, reductions.axes(name, axis, x.aval.ndim), mask, result
+
+
+def _counted(name: str, a: Array, where: Array | None) -> tuple[Value, Array | None]:
     """`a` without NaN, and which of its elements count."""
     x, strange = _without(name, a, 0)
     if strange is None:
@@ -187,11 +206,7 @@ def _counted(name: str, a: ArrayLike, where: ArrayLike | None) -> tuple[Value, A
     number = logical_not(strange)
     if where is None:
         return x, number
-    mask = operand(where, f"{name}: where")
-    if mask.aval.dtype != dtypes.bool_:
-        raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
-    shape = broadcast_shapes(name, x.aval.shape, mask.aval.shape)
-    return basis.broadcast_to(x, shape), logical_and(number, mask)
+    return basis.broadcast_to(x, broadcast_shapes(name, a.shape, where.shape)), logical_and(number, where)
 
 
 def nanvar(
@@ -210,8 +225,41 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
-    x, taking = _counted("nanvar", a, where)
-    return reductions.var(x, axis, dtype, out, ddof, keepdims, where=taking, mean=mean)
+    no_out("nanvar", out)
+    return _spread("nanvar", a, axis, dtype, ddof, keepdims, where, mean)
+
+
+def _spread(
+    name: str,
+    a: ArrayLike,
+    axis: Axes,
+    dtype: DTypeLike | None,
+    ddof: int,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+) -> Array:
+    x, over, mask, result = _checked(name, a, axis, where, dtype)
+    middle = None if mean is None else as_array(operand(mean, f"{name}: mean"))
+    root = name == "nanstd"
+    return _var(x, mask, middle, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
+
+
+@at_once
+def _var(
+    x: Array,
+    where: Array | None,
+    mean: Array | None,
+    *,
+    over: tuple[int, ...],
+    dtype: DType | None,
+    ddof: int,
+    keepdims: bool,
+    root: bool,
+) -> Array:
+    value, taking = _counted("nanvar", x, where)
+    out = reductions.var(value, over, dtype, None, ddof, keepdims, where=taking, mean=mean)
+    return transcendental.sqrt(out) if root else out
 
 
 def nanstd(
@@ -230,7 +278,8 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
-    return transcendental.sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
+    no_out("nanstd", out)
+    return _spread("nanstd", a, axis, dtype, ddof, keepdims, where, mean)
 
 
 # ------------------------------------------------------------------ sums so far

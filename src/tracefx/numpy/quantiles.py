@@ -20,11 +20,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.numpy.at_once import at_once
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.logic import isnan
 from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
@@ -124,8 +125,7 @@ def median(
     >>> median(np.array([1, 2, 4, 8]))
     Array(3., dtype=float32)
     """
-    half = inexact(0.5, "q")
-    return _quantile("median", a, half, axis, out, overwrite_input, "midpoint", keepdims, None)
+    return _quantile("median", a, None, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
 def nanmedian(
@@ -136,12 +136,14 @@ def nanmedian(
     >>> nanmedian(np.array([1.0, np.nan, 4.0, 8.0]))
     Array(4., dtype=float32)
     """
-    half = inexact(0.5, "q")
-    return _quantile("nanmedian", a, half, axis, out, overwrite_input, "midpoint", keepdims, None)
+    return _quantile("nanmedian", a, None, axis, out, overwrite_input, "midpoint", keepdims, None)
 
 
 def _hundredth(name: str, q: ArrayLike) -> Value:
     share = inexact(q, f"{name}: q")
+    if isinstance(share, ConcreteArray | Literal):
+        known = to_numpy(share)
+        return from_numpy(quietly(np.divide, known, known.dtype.type(100)), known.dtype)
     return arithmetic.div(share, like(share, 100))
 
 
@@ -151,7 +153,7 @@ def _hundredth(name: str, q: ArrayLike) -> Value:
 def _quantile(
     name: str,
     a: ArrayLike,
-    q: Value,
+    q: Value | None,
     axis: Axis,
     out: object,
     overwrite_input: bool,
@@ -159,6 +161,7 @@ def _quantile(
     keepdims: bool,
     weights: ArrayLike | None,
 ) -> Array:
+    """Without `q`, the median."""
     if out is not None or overwrite_input:
         raise ValueError(f"{name}: out must be None and overwrite_input False, since arrays never change")
     if method not in METHODS:
@@ -166,16 +169,23 @@ def _quantile(
     x = inexact(a, f"{name}: a")
     if dtypes.is_complex(x.aval.dtype):
         raise ValueError(f"{name}: complex numbers have no order, got {x.aval}")
-    if q.aval.ndim > 1:
+    if q is not None and q.aval.ndim > 1:
         raise ValueError(f"{name}: q must be a number or a vector, got {q.aval}")
-    sizes, over = x.aval.shape, axes(name, axis, x.aval.ndim)
-    load: Array | None = None
+    over = axes(name, axis, x.aval.ndim)
+    given: list[Value] = [] if q is None else [as_array(q) if evaluating() else q]
     if weights is not None:
-        x, given = converted(name, x, _weights(name, x, weights, axis, over, method))
-        load = _last(given, over)
-    result = x.aval.dtype
-    lines = _last(x, over)
+        x, load = converted(name, x, _weights(name, x, weights, axis, over, method))
+        given.append(load)
     ignoring = name.startswith("nan")
+    return _found(as_array(x), *given, over=over, method=method, ignoring=ignoring, keepdims=bool(keepdims))
+
+
+@at_once
+def _found(x: Array, *given: Value, over: tuple[int, ...], method: str, ignoring: bool, keepdims: bool) -> Array:
+    sizes, result = x.aval.shape, x.aval.dtype
+    q = given[0] if given else Literal(0.5, ShapedArray((), dtypes.default_float(), weak_type=True))
+    load = _last(given[1], over) if len(given) > 1 else None
+    lines = _last(x, over)
     if method == "inverted_cdf":
         found = _by_weight(lines, load, basis.reshape(q, (q.aval.size,)), ignoring)
     else:

@@ -16,6 +16,7 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer, as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.numpy.at_once import at_once
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
@@ -248,33 +249,47 @@ def interp(
         )
     if dtypes.is_complex(places.aval.dtype):
         raise ValueError(f"interp: x must be of real numbers, got {places.aval}")
+    length = None if period is None else as_array(retyped(operand(period, "interp: period"), places.aval.dtype))
+    if length is not None and length.shape:
+        raise ValueError(f"interp: period must be a number, got {length.aval}")
+    first, last = [None if e is None or isinstance(e, str) else as_array(operand(e, "interp")) for e in (left, right)]
+    open_ends = isinstance(left, str), isinstance(right, str)
+    return _between(as_array(places), as_array(points), as_array(values), first, last, length, open_ends=open_ends)
+
+
+@at_once
+def _between(
+    x: Array,
+    knots: Array,
+    heights: Array,
+    left: Array | None,
+    right: Array | None,
+    period: Array | None,
+    *,
+    open_ends: tuple[bool, bool],
+) -> Array:
     if period is not None:
-        length = absolute(retyped(operand(period, "interp: period"), places.aval.dtype))
-        if length.aval.shape:
-            raise ValueError(f"interp: period must be a number, got {length.aval}")
-        places, points = remainder(places, length), remainder(points, length)
-        points, values = sorting.sort_key_val(points, values)
-        first, last = shape.slice_axis(points, 0, 1, 0), shape.slice_axis(points, points.size - 1, points.size, 0)
-        points = concatenate([subtract(last, length), points, add(first, length)])
-        ends = [shape.slice_axis(values, values.size - 1, values.size, 0), values, shape.slice_axis(values, 0, 1, 0)]
-        values = concatenate(ends)
-    position, knots, heights = as_array(places), as_array(points), as_array(values)
+        period = absolute(period)
+        x, knots = remainder(x, period), remainder(knots, period)
+        knots, heights = sorting.sort_key_val(knots, heights)
+        first, last = shape.slice_axis(knots, 0, 1, 0), shape.slice_axis(knots, knots.size - 1, knots.size, 0)
+        knots = concatenate([subtract(last, period), knots, add(first, period)])
+        n = heights.size
+        heights = concatenate([shape.slice_axis(heights, n - 1, n, 0), heights, shape.slice_axis(heights, 0, 1, 0)])
     n = knots.size
-    after = clip(searchsorted(knots, position, "right"), min(1, n - 1), n - 1)
+    after = clip(searchsorted(knots, x, "right"), min(1, n - 1), n - 1)
     before = maximum(subtract(after, 1), 0)
     x0, y0 = take(knots, before, mode="clip"), take(heights, before, mode="clip")
     run, rise = subtract(take(knots, after, mode="clip"), x0), subtract(take(heights, after, mode="clip"), y0)
     level = comparison.eq(run, basis.full(run.aval, 0))
-    slope = multiply(true_divide(subtract(position, x0), choose(level, 1, run)), rise)
+    slope = multiply(true_divide(subtract(x, x0), choose(level, 1, run)), rise)
     found = choose(level, y0, add(y0, slope))
     if period is not None:
         return found
-    if not isinstance(left, str):
-        first_value = getitem(heights, 0) if left is None else left
-        found = where(less(position, getitem(knots, 0)), first_value, found)
-    if not isinstance(right, str):
-        last_value = getitem(heights, n - 1) if right is None else right
-        found = where(greater(position, getitem(knots, n - 1)), last_value, found)
+    if not open_ends[0]:
+        found = where(less(x, getitem(knots, 0)), getitem(heights, 0) if left is None else left, found)
+    if not open_ends[1]:
+        found = where(greater(x, getitem(knots, n - 1)), getitem(heights, n - 1) if right is None else right, found)
     return found
 
 
