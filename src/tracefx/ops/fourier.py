@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, final
@@ -42,17 +42,10 @@ class FftType(IntEnum):
     """The inverse of that."""
 
 
-_NUMPYS: Final[Mapping[FftType, Callable[..., NDArray]]] = MappingProxyType(
-    {
-        FftType.FFT: np.fft.fftn,
-        FftType.IFFT: np.fft.ifftn,
-        FftType.RFFT: np.fft.rfftn,
-        FftType.IRFFT: np.fft.irfftn,
-    }
+_NUMPYS: Final[Mapping[FftType, tuple[str, str]]] = MappingProxyType(
+    {kind: (kind.name.lower(), f"{kind.name.lower()}n") for kind in FftType}
 )
-_NUMPYS_OF_ONE_AXIS: Final[Mapping[FftType, Callable[..., NDArray]]] = MappingProxyType(
-    {FftType.FFT: np.fft.fft, FftType.IFFT: np.fft.ifft, FftType.RFFT: np.fft.rfft, FftType.IRFFT: np.fft.irfft}
-)
+"""The functions for one axis and for several. NumPy loads them when they are first asked for."""
 _SMALL: Final = 4096
 """Up to so many numbers NumPy is faster than a compiled program, which uses all cores and wide registers."""
 
@@ -97,11 +90,14 @@ class Fft(LinearOperation):
     def kernel(self, *args: NDArray) -> NDArray:
         (x,), lengths = args, self.fft_lengths
         if not x.size or not lengths[-1]:
-            out = self.out_aval(ShapedArray(x.shape, x.dtype))
-            return np.zeros(out.shape, out.dtype)
+            aval = self.out_aval(ShapedArray(x.shape, x.dtype))
+            return np.zeros(aval.shape, aval.dtype)
+        one, several = _NUMPYS[self.fft_type]
         if len(lengths) == 1:
-            return _NUMPYS_OF_ONE_AXIS[self.fft_type](x, lengths[0])
-        return _NUMPYS[self.fft_type](x, lengths, tuple(range(-len(lengths), 0)))
+            out = getattr(np.fft, one)(x, lengths[0])
+        else:
+            out = getattr(np.fft, several)(x, lengths, tuple(range(-len(lengths), 0)))
+        return np.asarray(out)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
