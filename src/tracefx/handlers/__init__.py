@@ -33,6 +33,8 @@ from tracefx.handlers.explain import explain as explain
 from tracefx.handlers.intervals.functions import around as around
 from tracefx.handlers.intervals.functions import bounds as bounds
 from tracefx.handlers.intervals.interval import Interval as Interval
+from tracefx.handlers.key_reuse import KeyReuseError as KeyReuseError
+from tracefx.handlers.key_reuse import check_key_reuse as check_key_reuse
 from tracefx.handlers.laplacian.curved import Curved as Curved
 from tracefx.handlers.laplacian.functions import Derivatives as Derivatives
 from tracefx.handlers.laplacian.functions import forward_laplacian as forward_laplacian

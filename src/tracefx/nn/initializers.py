@@ -220,14 +220,14 @@ def _on_circles(radii: Array, key: Array, shape: Shape, dtype: DType) -> Array:
 
 def _uniform_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
     """Complex numbers of mean square 1, all of a disk equally likely."""
-    first, second = random.split(random.clone(key))
+    first, second = random.split(key)
     radii = fnp.sqrt(2 * random.uniform(first, shape, dtypes.real_dtype(dtype))).astype(dtype)
     return _on_circles(radii, second, shape, dtype)
 
 
 def _truncated_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
     """Normal complex numbers whose absolute values are at most 2."""
-    first, second = random.split(random.clone(key))
+    first, second = random.split(key)
     share = (1 - fnp.exp(fnp.asarray(-4, dtype))) * random.uniform(first, shape, dtypes.real_dtype(dtype)).astype(dtype)
     return _on_circles(fnp.sqrt(-fnp.log(1 - share)), second, shape, dtype)
 

@@ -1,0 +1,98 @@
+"""`check_key_reuse`: what uses a key, where keys go, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax, random
+from tracefx.handlers import KeyReuseError, check_key_reuse
+
+KEY: Final = random.key(4)
+Program = Callable[[Any], Any]
+
+
+def noise(key: Any) -> Any:
+    x = random.normal(key)
+    return x + random.uniform(key)
+
+
+def drawn_in_steps(key: Any) -> Any:
+    return lax.scan(lambda c, _: (c + random.normal(key), None), fnp.zeros(()), None, length=2)[0]
+
+
+def drawn_while(key: Any) -> Any:
+    return lax.while_loop(
+        lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] + random.normal(key)), (fnp.asarray(0), fnp.zeros(()))
+    )[1]
+
+
+AGAIN: Final[dict[str, Program]] = {
+    "two draws": noise,
+    "compiled": fx.jit(noise),
+    "draw and split": lambda k: (random.normal(k), random.split(k)),
+    "two splits": lambda k: (random.split(k), random.split(k, 3)),
+    "in steps": drawn_in_steps,
+    "while": drawn_while,
+    "in a branch": lambda k: random.normal(k) + lax.cond(True, lambda: random.normal(k), lambda: fnp.zeros(())),
+    "an element": lambda k: (fx.vmap(random.normal)(random.split(k, 3)), random.normal(random.split(k, 3)[1])),
+    "by way of an array": lambda k: (random.normal(k), random.normal(fnp.stack([k, k])[0])),
+    "twice in a batch": lambda k: fx.vmap(random.normal)(fnp.stack([k, k])),
+    "words": lambda k: (random.normal(random.key_data(k)), random.normal(k)),
+    "one draw too many of a clone": lambda k: (random.clone(k), random.bits(k), random.bits(k), random.bits(k)),
+}
+ONCE: Final[dict[str, Program]] = {
+    "split": lambda k: [random.normal(each) for each in random.split(k, 2)],
+    "folded": lambda k: [random.normal(random.fold_in(k, i)) for i in range(3)],
+    "folded and used": lambda k: (random.fold_in(k, 1), random.normal(k)),
+    "steps with keys": lambda k: lax.scan(
+        lambda c, each: (c + random.normal(each), None), fnp.zeros(()), random.split(k, 3)
+    )[0],
+    "a branch not taken": lambda k: random.normal(k) + lax.cond(False, lambda: random.normal(k), lambda: fnp.zeros(())),
+    "clones": lambda k: random.normal(k) + random.normal(random.clone(k)),
+    "a batch with one key": lambda k: fx.vmap(lambda x, k: x + random.normal(k), (0, None))(fnp.arange(3.0), k),
+    "derivatives": lambda k: fx.grad(lambda x: random.gamma(k, x) * x)(2.0),
+    "what draws in loops": lambda k: [
+        random.poisson(a, 3.0) + random.binomial(b, 9, 0.5) for a, b in [random.split(k)]
+    ],
+    "what others are made of": lambda k: random.multinomial(k, 9, fnp.array([0.5, 0.5])),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_second_use_is_found(name: str) -> None:
+    with pytest.raises(KeyReuseError, match=r"test_key_reuse.py:\d+ is used again in .*test_key_reuse.py:\d+"):
+        check_key_reuse(AGAIN[name])(KEY)
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_one_use_is_none_too_many(name: str) -> None:
+    ours, plain = fx.tree.leaves(check_key_reuse(ONCE[name])(KEY)), fx.tree.leaves(ONCE[name](KEY))
+    for x, y in zip(ours, plain, strict=True):
+        assert (x == y).all()  # type: ignore[attr-defined]  # leaves are arrays here
+
+
+def test_lines_are_those_of_the_two_uses() -> None:
+    line = noise.__code__.co_firstlineno
+    with pytest.raises(KeyReuseError, match=rf":{line + 1} is used again in .*:{line + 2}: split it"):
+        check_key_reuse(noise)(KEY)
+
+
+def test_each_call_begins_anew() -> None:
+    checked = check_key_reuse(random.normal)
+    assert checked(KEY) == checked(KEY)
+
+
+def test_inside_of_compiled_functions() -> None:
+    compiled = fx.jit(check_key_reuse(noise))
+    with pytest.raises(KeyReuseError, match="used again"):
+        _finished(compiled, KEY)
+
+
+def _finished(f: Program, key: Any) -> None:
+    f(key)
+    fx.effects_barrier()
