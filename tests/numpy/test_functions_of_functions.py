@@ -50,3 +50,8 @@ def test_piecewise(call: Any) -> None:
 def test_the_number_of_functions_is_that_of_conditions_or_one_more() -> None:
     with pytest.raises(ValueError, match="1 conditions take as many functions or one more, got 3"):
         fnp.piecewise(fnp.ones(2), [fnp.ones(2) > 0], [1, 2, 3])
+
+
+def test_mask_indices_of_a_traced_mask() -> None:
+    i, j = fx.jit(lambda k: fnp.mask_indices(3, lambda x, _: fnp.triu(x) * k, size=7))(1.0)
+    assert (i.tolist(), j.tolist()) == ([0, 0, 0, 1, 1, 2, 0], [0, 1, 2, 1, 2, 2, 0])

@@ -18,6 +18,7 @@ from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.numpy.creation import Nested, arange, array, linspace, meshgrid, ones
 from tracefx.numpy.joining import concatenate, stack
 from tracefx.numpy.kinds import result_type
+from tracefx.numpy.places import nonzero
 from tracefx.numpy.promoting import converted, operand, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, expand_dims, sizes_of, transpose
 from tracefx.numpy.ufuncs import add, choose, clip, divmod, like, multiply, remainder
@@ -287,13 +288,7 @@ def mask_indices(
     >>> [a.tolist() for a in mask_indices(2, triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    mask = operand(mask_func(ones((n, n)), k), "mask_indices: the mask")
-    i, j = _constants(np.nonzero(to_numpy(mask)))
-    if size is None:
-        return i, j
-    kept = static_int("mask_indices", size, "size")
-    missing = max(0, kept - i.size)
-    i, j = [shape.pad(x[:kept], like(x, 0), [(0, missing, 0)]) for x in (i, j)]
+    i, j = nonzero(mask_func(ones((n, n)), k), size=size)
     return i, j
 
 
