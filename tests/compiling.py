@@ -68,6 +68,19 @@ def optimised() -> Iterator[None]:
         yield
 
 
+def plainly_or_for_users(check: Callable[[], None]) -> None:
+    """What is checked with JAX as the oracle holds if it does beside JAX's cheap programs, or beside those for users.
+
+    Emitted plainly, some operations are less exact, or wrong for floats of 8 bits. `check` makes its functions anew,
+    as `jax.jit` knows what it has compiled.
+    """
+    try:
+        check()
+    except Exception:  # whatever it is, it may be so for cheap programs alone
+        with as_for_users():
+            check()
+
+
 def compiled(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
     """`f` compiled by either library's `jit`.
 

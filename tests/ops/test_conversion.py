@@ -13,6 +13,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.compiling import as_for_users, plainly_or_for_users
 from tests.ops.harness import (
     Args,
     Record,
@@ -34,8 +35,6 @@ from tracefx.testing.tolerances import EXACT
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
 USUAL: Final = tuple(d for d in NUMBERS if not dtypes.is_float(d) or dtypes.itemsize_bits(d) > 8)
 
-# Emitted plainly, conversions of 8-bit floats are wrong.
-pytestmark = pytest.mark.usefixtures("optimised")
 # JAX warns that converting complex numbers to real ones drops their imaginary parts, which is what was asked for.
 jax_warns = pytest.mark.filterwarnings("ignore:Casting complex values to real:numpy.exceptions.ComplexWarning")
 
@@ -67,6 +66,10 @@ def compared(x: NDArray, target: DType) -> NDArray:
 @jax_warns
 @pytest.mark.parametrize("source", NUMBERS, ids=case_id)
 def test_values_are_jaxs(source: DType) -> None:
+    plainly_or_for_users(lambda: converts_as_jax(source))
+
+
+def converts_as_jax(source: DType) -> None:
     given = {target: compared(values(source), target) for target in NUMBERS}
     with np.errstate(all="ignore"):
         converted = jax.jit(lambda xs: [jax_lax.convert_element_type(x, t) for t, x in zip(NUMBERS, xs, strict=True)])
@@ -79,7 +82,8 @@ def test_values_are_jaxs(source: DType) -> None:
 @pytest.mark.parametrize("source", USUAL, ids=case_id)
 def test_compiling_changes_nothing(source: DType) -> None:
     x = from_numpy(values(source), source)
-    compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in USUAL])(x)
+    with as_for_users():
+        compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in USUAL])(x)
     for target, got in zip(USUAL, compiled, strict=True):
         want = lax.convert_element_type(x, target)
         assert got.aval == want.aval
