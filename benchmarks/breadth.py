@@ -11,7 +11,7 @@ import jax
 from attrs import frozen
 
 import tracefx as fx
-from benchmarks import resnet
+from benchmarks import gpt, resnet, science
 from benchmarks.harness import Subject
 from benchmarks.libraries import JAX, OURS, Library
 
@@ -41,6 +41,11 @@ PROGRAMS: Final = (
     Program(
         "ResNet-18, loss and gradient", gradient_of(resnet.loss_of), lambda: (resnet.parameters(), *resnet.batch())
     ),
+    Program("GPT of 6 blocks, loss and gradient", gradient_of(gpt.loss_of), lambda: (gpt.parameters(), *gpt.text())),
+    Program("Gaussian process, likelihood and gradient", gradient_of(science.surprise_of), science.gaussian_process),
+    Program("FFT convolution", science.echo_of, science.signals),
+    Program("N-body in 2 dimensions, gradient", gradient_of(science.spread_of), science.bodies),
+    Program("one million normals", science.normals_of, science.seeds),
 )
 
 

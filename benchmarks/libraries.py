@@ -7,6 +7,7 @@ from typing import Final, final
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 from attrs import frozen
 
 import tracefx as fx
