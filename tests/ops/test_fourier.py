@@ -42,8 +42,10 @@ def test_large_arrays_are_compiled(kind: FftType) -> None:
     np.testing.assert_allclose(got, want, atol=1e-6 * np.abs(want).max())
 
 
-def test_programs_are_read_back() -> None:
+def test_programs_are_read_back_and_shown_as_in_jax() -> None:
     closed = fx.make_jaxpr(lambda x: lax.fft(x, "IFFT", (4,)))(normal(4))
     (eqn,) = closed.jaxpr.eqns
     assert eqn.prim == Fft(FftType.IFFT, (4,))
     assert fx.parse_jaxpr(str(closed.jaxpr)) == closed.jaxpr
+    for shown in (closed.text("jax"), str(jax.make_jaxpr(lambda x: jax.lax.fft(x, "IFFT", (4,)))(normal(4)))):
+        assert "b:c64[4] = fft[fft_lengths=(4,) fft_type=1] a" in shown

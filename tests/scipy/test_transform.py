@@ -34,10 +34,16 @@ def test_one_rotation_is_no_array() -> None:
     for refused in (lambda: one[0], lambda: len(one), lambda: list(one)):
         with pytest.raises(TypeError, match="only an array of rotations"):
             refused()
-    with pytest.raises(NotImplementedError, match="normally distributed"):
-        Rotation.random(0)
     with pytest.raises(TypeError, match="must be a Rotation"):
         Slerp.init([0.0, 1.0], one.quat)  # type: ignore[arg-type]  # that is the test
+
+
+def test_drawn_rotations_are_in_no_direction() -> None:
+    key = fx.random.key(0)
+    many = Rotation.random(key, 4000)
+    np.testing.assert_allclose(fnp.sum(many.quat**2, -1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(fnp.mean(many.as_matrix(), 0), np.zeros((3, 3)), atol=0.04)
+    assert Rotation.random(key).single
 
 
 def test_weights_fit_the_rotations() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NoReturn, final
+from typing import Any, Final, final
 
 from attrs import frozen
 
@@ -17,6 +17,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.trees import register_dataclass
 from tracefx.ops.linalg.eigen import eigh
+from tracefx.random import normal
 
 __all__ = ["Rotation", "Slerp"]
 
@@ -121,11 +122,9 @@ class Rotation:
         return cls(one if num is None else fnp.broadcast_to(one, (num, 4)))
 
     @classmethod
-    def random(cls, random_key: ArrayLike, num: int | None = None) -> NoReturn:
-        """Not here yet, as in JAX."""
-        raise NotImplementedError(
-            "Rotation.random: there is none yet; Rotation.from_quat of four normally distributed numbers is what it is"
-        )
+    def random(cls, random_key: ArrayLike, num: int | None = None) -> Rotation:
+        """A rotation, each as likely as any other; `num` of them, if that is given. (JAX has none.)"""
+        return cls(_normalized(normal(random_key, (4,) if num is None else (num, 4))))
 
     # -------------------------------------------------------------- arrays of rotations
 
