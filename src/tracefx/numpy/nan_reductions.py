@@ -15,11 +15,11 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import basis, transcendental
+from tracefx.transforms.at_once import at_once
 
 Found = Callable[..., Array]
 

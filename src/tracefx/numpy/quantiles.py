@@ -25,13 +25,13 @@ from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.logic import isnan
 from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
 from tracefx.numpy.reductions import any, axes, cumsum, sum
 from tracefx.numpy.ufuncs import choose, clip, like
 from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, rounding, shape, sorting
+from tracefx.transforms.at_once import at_once
 
 Axis: TypeAlias = int | tuple[int, ...] | None
 METHODS: Final = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")

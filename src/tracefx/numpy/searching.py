@@ -16,7 +16,6 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer, as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.numpy.at_once import at_once
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
@@ -39,6 +38,7 @@ from tracefx.numpy.ufuncs import (
 from tracefx.numpy.updates import at
 from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, filling, selection, shape, sorting
 from tracefx.ops import complex as complex_numbers
+from tracefx.transforms.at_once import at_once
 from tracefx.transforms.loops import fori_loop
 
 Bounds: TypeAlias = tuple[Array, Array]
