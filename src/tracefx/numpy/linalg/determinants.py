@@ -17,9 +17,9 @@ from tracefx.numpy.ufuncs import absolute, sign, where
 from tracefx.ops.basis import convert, full
 from tracefx.ops.complex import complex
 from tracefx.ops.filling import broadcasted_iota
-from tracefx.ops.linalg.lu import lu, permuted
-from tracefx.ops.linalg.matrices import diagonal, eye, mask_on
-from tracefx.ops.linalg.qr import geqrf
+from tracefx.ops.linalg.lu import lu, unpermuted
+from tracefx.ops.linalg.matrices import adjoint, diagonal, eye, mask_below, mask_on, matmul
+from tracefx.ops.linalg.qr import geqrf, qr
 from tracefx.ops.linalg.triangular import triangular_solve
 from tracefx.ops.selection import stop_gradient
 from tracefx.transforms.at_once import at_once
@@ -75,24 +75,31 @@ def _pushed(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array
 def _adjugate_times(a: Array, b: Array) -> Array:
     """`det(a) a^-1 b`, without division by the last pivot, which is zero where the rank is one too low.
 
-    Where more than that is missing, all is zero.
+    Pivots of orthogonal decompositions decrease, so that no other is zero then. Where more than one is, all is zero.
     """
     n = a.shape[-1]
     if n == 1:
         return b
-    found, pivots, permutation = lu(a)
-    so_far = cumprod(diagonal(found), axis=-1) * _parity(pivots, a)[..., None]
+    q, r, order = qr(a, pivoting=True)
+    direction, _ = _logarithm(False, q)
+    so_far = cumprod(diagonal(r), axis=-1) * (direction * _sign_of(order, a))[..., None]
     value, before = so_far[..., -1], so_far[..., -2]
     last = mask_on(a.shape) & (broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1) == n - 1)
-    upper = where(last, (1.0 / before)[..., None, None], found)
+    upper = where(last, (1.0 / before)[..., None, None], r)
     column = triangular_solve(upper, full(a.aval.update(shape=(*a.shape[:-1], 1)), 1), left_side=True)
     hopeless = ~all(isfinite(stop_gradient(column)), axis=(-2, -1), keepdims=True) & all(
         isfinite(stop_gradient(a)), axis=(-2, -1), keepdims=True
     )
     upper, b = where(hopeless, eye(a.dtype, n), upper), where(hopeless, 0.0, b)
-    x = triangular_solve(found, permuted(b, permutation), left_side=True, lower=True, unit_diagonal=True)
+    x = matmul(adjoint(q), b)
     x = concatenate([x[..., :-1, :] * value[..., None, None], x[..., -1:, :]], axis=-2)
-    return triangular_solve(upper, x, left_side=True)
+    return unpermuted(triangular_solve(upper, x, left_side=True), order)
+
+
+def _sign_of(order: Array, a: Array) -> Array:
+    """1 or -1, by the number of pairs of a permutation that are in the wrong order."""
+    wrong = (order[..., :, None] > order[..., None, :]) & ~mask_below((*order.shape, order.shape[-1]))
+    return convert(1 - 2 * (total(wrong, axis=(-2, -1)) % 2), a.dtype)
 
 
 def _parity(pivots: Array, a: Array) -> Array:

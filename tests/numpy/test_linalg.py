@@ -1,0 +1,129 @@
+"""`tracefx.numpy.linalg` beside NumPy where JAX says something else, and derivatives at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.dtypes import NDArray
+from tracefx.numpy import linalg
+from tracefx.numpy.linalg.decompositions import EigResult
+
+
+def drawn(*shape: int) -> NDArray:
+    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
+
+
+def cofactors(x: NDArray) -> NDArray:
+    """The derivative of the determinant, by minors."""
+    n = len(x)
+    out = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            out[i, j] = (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(x, i, 0), j, 1))
+    return out
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("lacking", [0, 1, 2])
+def test_determinants_have_derivatives_wherever_their_matrix_is(n: int, lacking: int) -> None:
+    """Of matrices whose rank is too low by some."""
+    if lacking > n:
+        return
+    x = drawn(n, n)
+    x[n - lacking :] = 0 if lacking == n else x[:1]
+    found = np.asarray(fx.grad(linalg.det)(x))
+    np.testing.assert_allclose(found, cofactors(x.astype(np.float64)), atol=1e-4)
+    stacked = np.stack([x, drawn(n, n)])
+    both = np.asarray(fx.grad(lambda x: fnp.sum(linalg.det(x)))(stacked))
+    np.testing.assert_allclose(both[0], found, atol=1e-5)
+
+
+def test_determinants_of_matrices_that_lack_a_column() -> None:
+    """The pivot that is zero is the first."""
+    x = drawn(4, 4)
+    x[:, 0] = 0
+    np.testing.assert_allclose(np.asarray(fx.grad(linalg.det)(x)), cofactors(x.astype(np.float64)), atol=1e-4)
+
+
+def test_residuals_as_numpy_gives_them() -> None:
+    for a, b in (
+        (drawn(4, 2), drawn(4)),
+        (drawn(4, 2), drawn(4, 3)),
+        (drawn(2, 4), drawn(2)),
+        (drawn(4, 1) @ drawn(1, 2), drawn(4)),
+    ):
+        want: Any = np.linalg.lstsq(a, b, 1e-5)
+        for x, y in zip(linalg.lstsq(a, b, 1e-5, numpy_resid=True), want, strict=True):
+            assert x.shape == np.shape(y)
+            np.testing.assert_allclose(np.asarray(x), y, atol=2e-5)
+
+
+def test_ranks_by_an_absolute_and_a_relative_limit() -> None:
+    x = np.stack([np.diag([8.0, 1.0, 0.1]), np.diag([0.5, 0.4, 0.3])]).astype(np.float32)
+    assert linalg.matrix_rank(x, rtol=0.1).tolist() == np.linalg.matrix_rank(x, rtol=0.1).tolist() == [2, 3]
+    assert linalg.matrix_rank(x, tol=0.35).tolist() == np.linalg.matrix_rank(x, tol=0.35).tolist() == [2, 2]
+    assert linalg.matrix_rank(x, rtol=np.array([0.2, 0.7], np.float32)).tolist() == [1, 2]
+
+
+def test_results_are_named() -> None:
+    x = drawn(3, 3)
+    assert linalg.qr(x)._fields == ("Q", "R")
+    assert linalg.svd(x)._fields == ("U", "S", "Vh")
+    assert linalg.eigh(x)._fields == linalg.eig(x)._fields == ("eigenvalues", "eigenvectors")
+    assert linalg.slogdet(x)._fields == ("sign", "logabsdet")
+    assert isinstance(fx.jit(linalg.eig)(x), EigResult)
+
+
+def test_stacks_broadcast() -> None:
+    a, b = drawn(2, 1, 3, 3), drawn(4, 3, 2)
+    x = np.asarray(linalg.solve(a, b))
+    assert x.shape == (2, 4, 3, 2)
+    np.testing.assert_allclose(np.matmul(a, x), np.broadcast_to(b, x.shape), atol=1e-4)
+    assert linalg.solve(a, drawn(3)).shape == (2, 1, 3)
+    limits = np.array([0.0, 10.0], np.float32)
+    both = np.asarray(linalg.pinv(np.stack([drawn(3, 2)] * 2), limits))
+    np.testing.assert_allclose(both[0], np.linalg.pinv(drawn(3, 2)), atol=1e-5)
+    assert not both[1].any()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: linalg.solve(x, x[0]),
+        linalg.inv,
+        lambda x: linalg.pinv(x[:, :2]),
+        lambda x: linalg.lstsq(x[:, :2], x[2])[0],
+        linalg.det,
+        lambda x: linalg.slogdet(x).logabsdet,
+        lambda x: linalg.norm(x, "nuc"),
+        lambda x: linalg.cond(x),
+        lambda x: linalg.matrix_power(x, -2),
+        lambda x: abs(linalg.eigvals(x @ x.T)),
+        lambda x: linalg.svdvals(x),
+        lambda x: linalg.cholesky(x @ x.T),
+        lambda x: linalg.qr(x).R,
+        lambda x: linalg.eigvalsh(x + x.T),
+    ],
+)
+def test_second_derivatives_are_those_of_first_ones(f: Callable[[Any], Any]) -> None:
+    """Forward over reverse and reverse over forward agree with differences."""
+    with fx.enable_x64(True):
+        x = drawn(3, 3).astype(np.float64) + 3 * np.eye(3)
+        t = drawn(3, 3)[::-1].astype(np.float64)
+
+        def total(x: Any) -> Any:
+            return fnp.sum(fnp.sin(f(x)))
+
+        slope = fx.grad(total)
+        h = 1e-5
+        want = (np.asarray(slope(x + h * t)) - np.asarray(slope(x - h * t))) / (2 * h)
+        forward = np.asarray(fx.jvp(slope, (x,), (t,))[1])
+        backward = np.asarray(fx.grad(lambda x: fx.jvp(total, (x,), (t,))[1])(x))
+        np.testing.assert_allclose(forward, want, atol=1e-5 * max(1, np.abs(want).max()))
+        np.testing.assert_allclose(backward, forward, atol=1e-9 * max(1, np.abs(want).max()))
