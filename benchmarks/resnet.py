@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +16,8 @@ WIDTHS: Final = (64, 128, 256, 512)
 LAYOUT: Final = ("NHWC", "HWIO", "NHWC")
 
 
-def parameters() -> dict[str, Any]:
-    """Kernels, each with the scale and shift after it, and the weights of the classes."""
+def parameters(widths: Sequence[int] = WIDTHS) -> dict[str, Any]:
+    """Kernels, each with the scale and shift after it, and the weights of the classes: two blocks of each width."""
     random = np.random.default_rng(0)
 
     def layer(size: int, ins: int, outs: int) -> tuple[Any, Any, Any]:
@@ -29,23 +29,23 @@ def parameters() -> dict[str, Any]:
         return found if ins == outs else {**found, "beside": layer(1, ins, outs)}
 
     return {
-        "stem": layer(7, 3, WIDTHS[0]),
+        "stem": layer(7, 3, widths[0]),
         "blocks": [
             block(ins, outs)
-            for before, width in zip((WIDTHS[0], *WIDTHS), WIDTHS, strict=False)
+            for before, width in zip((widths[0], *widths), widths, strict=False)
             for ins, outs in ((before, width), (width, width))
         ],
         "classes": (
-            random.normal(0, WIDTHS[-1] ** -0.5, (WIDTHS[-1], CLASSES)).astype(np.float32),
+            random.normal(0, widths[-1] ** -0.5, (widths[-1], CLASSES)).astype(np.float32),
             np.zeros(CLASSES, np.float32),
         ),
     }
 
 
-def batch() -> tuple[Any, Any]:
+def batch(size: int = SIZE) -> tuple[Any, Any]:
     """Images, and the class of each by number."""
     random = np.random.default_rng(1)
-    images = random.normal(size=(BATCH, SIZE, SIZE, 3)).astype(np.float32)
+    images = random.normal(size=(BATCH, size, size, 3)).astype(np.float32)
     return images, random.integers(0, CLASSES, BATCH).astype(np.int32)
 
 

@@ -15,6 +15,8 @@ import pytest
 import tracefx as fx
 import tracefx.image
 import tracefx.numpy as fnp
+from benchmarks import resnet
+from benchmarks.libraries import JAX, OURS
 from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
@@ -73,6 +75,18 @@ def test_large_ones_are_compiled_with_the_same_result() -> None:
     for i in (0, 35):
         part = lax.conv_general_dilated(x[:, :, i : i + 5, :9], y, (1, 1), "VALID")
         np.testing.assert_array_equal(whole[:, :, i : i + 1, :5], part)
+
+
+def test_a_residual_network_learns_as_with_jax() -> None:
+    """The loss and the gradient of two blocks of each of two widths."""
+    given = resnet.parameters((4, 8)), *resnet.batch(16)
+    value, gradient = fx.jit(fx.value_and_grad(resnet.loss_of(OURS)))(*given)
+    cheap = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    expected, slope = jax.jit(jax.value_and_grad(resnet.loss_of(JAX)), compiler_options=cheap)(*given)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    pairs: Any = zip(fx.tree.leaves(gradient), jax.tree.leaves(slope), strict=True)
+    for got, want in pairs:
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(want))) + 1e-6)
 
 
 def test_infinite_weights_beside_dilated_images() -> None:
