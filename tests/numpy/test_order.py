@@ -168,6 +168,18 @@ def test_quantiles_of_infinities(method: Any) -> None:
         agree(fnp.nanquantile(x, q, method=method), np.float32(want))
 
 
+@pytest.mark.parametrize("name", ["median", "quantile", "percentile"])
+def test_known_quantiles_are_slices(name: str) -> None:
+    f = getattr(fnp, name)
+    shares: list[Any] = [[]] if name == "median" else [[0.3], [np.array([0.25, 0.5], np.float32)]]
+    for q in shares:
+        printed = str(fx.make_jaxpr(lambda x, q=q: f(x, *q))(FLOATS[:3]))
+        assert "sort" in printed
+        assert "floor" not in printed
+    printed = str(fx.make_jaxpr(lambda x: f(x, *shares[0]))(FLOATS[:3]))
+    assert "gather" not in printed
+
+
 def test_quantiles_in_64_bits() -> None:
     x = fnp.array(np.arange(3.0) / 3, dtype="float64")
     np.testing.assert_allclose(fnp.quantile(x, 0.25), np.quantile(np.asarray(x), 0.25), rtol=1e-15)

@@ -189,7 +189,8 @@ def _found(x: Array, *given: Value, over: tuple[int, ...], method: str, ignoring
     if method == "inverted_cdf":
         found = _by_weight(lines, load, basis.reshape(q, (q.aval.size,)), ignoring)
     else:
-        found = _between(lines, q if isinstance(q, Literal) else basis.reshape(q, (q.aval.size,)), method, ignoring)
+        shares = q if isinstance(q, ConcreteArray | Literal) else basis.reshape(q, (q.aval.size,))
+        found = _between(lines, shares, method, ignoring)
     found = as_array(retyped(found, result))
     kept = [1 if i in over else n for i, n in enumerate(sizes) if keepdims or i not in over]
     if q.aval.ndim:
@@ -233,7 +234,7 @@ def _between(x: Array, q: Value, method: str, ignoring: bool) -> Array:
         return basis.full(ShapedArray((*rows, count), dtype), math.nan)
     x = sorting.sort(x, is_stable=False)  # only zeros of different sign tell
     if ignoring:
-        places = _places_of_numbers(x, as_array(retyped(q, dtype)))
+        places = _places_of_numbers(x, basis.reshape(retyped(q, dtype), (count,)))
     elif isinstance(q, ConcreteArray | Literal):
         places = _known_places(to_numpy(q).astype(dtype).reshape(count), n)
     else:
