@@ -187,14 +187,14 @@ INDICES: Final = np.array([[0], [1]], np.int32)
 U: Final = np.ones((2, 4), np.float32)
 
 
-def derivative_of_a_product() -> object:
-    return fx.jvp(lambda u: lax.scatter_mul(X, INDICES, u, INTO_ROWS), (U,), (U,))
+def transpose_of_a_product() -> object:
+    return fx.linear_transpose(lambda u: lax.scatter_mul(X, INDICES, u, INTO_ROWS), U)(X)
 
 
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (NotImplementedError, "scatter_mul unique_indices=True", derivative_of_a_product),
+        (TypeError, "scatter-mul not linear", transpose_of_a_product),
         (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
         (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
         (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),

@@ -195,8 +195,8 @@ class Updated:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` multiplied by `values` at the index. Derivatives by `values` need indices that are known and name no
-        place twice, or the promise `unique_indices=True`.
+        """`x` multiplied by `values` at the index. Derivatives by `values` are faster where no place is named twice: if
+        the indices are known, or `unique_indices=True` promises it.
 
         >>> from tracefx.numpy import ones
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
@@ -409,7 +409,7 @@ class Target:
         mode = how.scatter_mode
         numbers = ScatterDimensionNumbers(self.windows, self.inserted, tuple(self.columns))
         unique = how.unique or self.unique
-        if operation is ScatterMul and not unique:  # which has a derivative by the updates only then
+        if operation is ScatterMul and not unique:  # whose derivative by the updates is simple then
             unique = _named_once(self, mode)
         return operation(numbers, how.is_sorted or self.unique, unique, mode)
 

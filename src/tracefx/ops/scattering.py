@@ -20,7 +20,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Scalar
-from tracefx.core.primitive import Linear, Tangent, Transposable, Zero
+from tracefx.core.primitive import Linear, Tangent, Transposable, Zero, not_linear
 from tracefx.core.values import Value
 from tracefx.ops.arithmetic import div, max, mul, neg
 from tracefx.ops.basis import broadcast_to, convert, fit, full, instantiate, reshape
@@ -30,6 +30,7 @@ from tracefx.ops.filling import iota
 from tracefx.ops.indexing import ScatterAdd, ScatterDimensionNumbers, Scattering, scatter_fields
 from tracefx.ops.operation import ANY, Domain, Moves
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
+from tracefx.ops.repeated_places import product_of_others
 from tracefx.ops.selection import where
 from tracefx.ops.windows import GatherScatterMode
 
@@ -231,20 +232,12 @@ class ScatterMul(Scattering, Transposable):
         if not isinstance(x_t, Zero):
             total = bind1(self, x_t, indices, updates)
         if not isinstance(updates_t, Zero):
-            self._require_unique()
             found = bind1(self.gathering(x.aval.shape, updates.aval.shape), x, indices)
+            if not self.unique_indices:
+                found = mul(found, product_of_others(self, x.aval, indices, updates))
             start = full(out.aval.tangent(), 0) if total is None else total
             total = bind1(_added(self), start, indices, mul(found, updates_t))
         return [out], [Zero(out.aval.tangent()) if total is None else fit(total, out.aval.tangent())]
-
-    def _require_unique(self) -> None:
-        if not self.unique_indices:
-            raise NotImplementedError(
-                "scatter_mul is differentiated by its updates only where no place is updated twice, and nothing says "
-                "so here. If that holds, promise it with unique_indices=True. If places repeat and all updates are "
-                "positive, add their logarithms: x * exp(zeros_like(x).at[index].add(log(updates))). Else bring the "
-                "updates of a place together first, in a row of an array, take their prod, and multiply by that"
-            )
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
@@ -253,7 +246,8 @@ class ScatterMul(Scattering, Transposable):
         assert not isinstance(indices, Linear)
         if isinstance(updates, Linear):
             assert not isinstance(x, Linear)
-            self._require_unique()
+            if not self.unique_indices:  # it is linear in each of several updates of a place, but not in all together
+                raise not_linear(self)
             found = bind1(self.gathering(x.aval.shape, updates.aval.shape), mul(ct, x), indices)
             return [None, None, fit(found, updates.aval)]
         return [fit(bind1(self, ct, indices, updates), x.aval), None, None]
@@ -272,7 +266,7 @@ def scatter_mul(
     """`operand` with its windows at the places that `scatter_indices` names multiplied by `updates`, all of them.
 
     A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place within it.
-    Derivatives by `updates` need the promise `unique_indices=True`; NotImplementedError without it.
+    Derivatives by `updates` are faster with the promise `unique_indices=True`: without it updates are sorted.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_mul(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()

@@ -18,7 +18,7 @@ from tests.laws.samples.making import Function, Sample, grid, i32, of
 from tracefx.ops.along_axis import Unstack
 from tracefx.ops.high_product import MulHi
 from tracefx.ops.indexing import ScatterDimensionNumbers
-from tracefx.ops.scattering import ScatterSub
+from tracefx.ops.scattering import ScatterMul, ScatterSub
 from tracefx.ops.windows import GatherScatterMode
 
 
@@ -47,6 +47,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         (grid(3, 4), TWICE, grid(3, 4) / 3),
     ),
     of(ScatterSub(INTO_ROWS, True, False, GatherScatterMode.CLIP), (grid(3, 4), TWICE, grid(3, 4) / 3)),
+    of(ScatterMul(INTO_ROWS, False, False, GatherScatterMode.FILL_OR_DROP), (grid(3, 4), TWICE, grid(3, 4) + 1.5)),
     of(MulHi(), LARGE, (LARGE[0], 2**20)),
     of(Unstack(1), (grid(2, 3),), (i32([1, 2], [3, 4]),)),
     of(Unstack(0), (grid(2, 1, 2),)),
