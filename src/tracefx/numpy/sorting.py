@@ -164,7 +164,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     Array(3, dtype=int32)
     """
     x, place, along = _around("partition", a, kth, axis)
-    out = sorting.sort(x, along)
+    out = sorting.sort(x, along, is_stable=False)
     n = out.aval.shape[along]
     rest = shape.rev(shape.slice_axis(out, place + 1, n, along), (along,))
     return shape.concatenate([shape.slice_axis(out, 0, place + 1, along), rest], along)
