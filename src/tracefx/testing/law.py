@@ -88,13 +88,17 @@ def difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, st
 
 
 def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], ulps: Ulps) -> str | None:
-    width = max(map(len, names)) + 1
     for x, name in zip((got, want), names, strict=True):
         if isinstance(x, Tracer):
             return f"  output {i}, {name}, is {x!r}, which belongs to {x.handler.title}"
-    both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
+
+    def with_both(what: str) -> str:
+        width = max(map(len, names)) + 1
+        both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
+        return "\n".join([*both, what])
+
     if got.aval != want.aval:
-        return "\n".join([*both, f"  output {i} has types {got.aval!r} and {want.aval!r}"])
+        return with_both(f"  output {i} has types {got.aval!r} and {want.aval!r}")
     g, w = to_numpy(got), to_numpy(want)
     allowed = ulps.for_array(w)
     distance = apart(g, w, allowed.least)
@@ -103,5 +107,5 @@ def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], 
         at = np.unravel_index(int(np.argmax(distance)), distance.shape)
         place = f" at {tuple(map(int, at))}" if at else ""
         how = f"{float(distance[at]):.4g} ulps apart, allowed are {limit:.4g}" if limit else "allowed is no difference"
-        return "\n".join([*both, f"  output {i}{place}: {g[at]} and {w[at]}, {how}"])
+        return with_both(f"  output {i}{place}: {g[at]} and {w[at]}, {how}")
     return None
