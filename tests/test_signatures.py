@@ -12,6 +12,7 @@ import jax.image
 import jax.scipy.cluster.vq
 import jax.scipy.fft
 import jax.scipy.integrate
+import jax.scipy.linalg
 import jax.scipy.ndimage
 import jax.scipy.optimize
 import jax.scipy.signal
@@ -28,6 +29,7 @@ import tracefx.ops
 import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
+import tracefx.scipy.linalg
 import tracefx.scipy.ndimage
 import tracefx.scipy.optimize
 import tracefx.scipy.signal
@@ -83,9 +85,12 @@ MODULES: Final = (
     (tracefx.debug, jax.debug),
     (tracefx.ops, jax.ops),
     (fnp.fft, jax.numpy.fft),
+    (fnp.linalg, jax.numpy.linalg),
+    (tracefx.lax.linalg, jax.lax.linalg),
     (tracefx.scipy.cluster.vq, jax.scipy.cluster.vq),
     (tracefx.scipy.fft, jax.scipy.fft),
     (tracefx.scipy.integrate, jax.scipy.integrate),
+    (tracefx.scipy.linalg, jax.scipy.linalg),
     (tracefx.scipy.ndimage, jax.scipy.ndimage),
     (tracefx.scipy.optimize, jax.scipy.optimize),
     (tracefx.scipy.signal, jax.scipy.signal),
