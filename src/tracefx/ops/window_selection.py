@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, unique
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from attrs import frozen
@@ -28,7 +28,7 @@ from tracefx.ops import stablehlo
 from tracefx.ops.arithmetic import sub
 from tracefx.ops.basis import batch_first, fit, full, reshape
 from tracefx.ops.casting import cast
-from tracefx.ops.cutting import Pad, pad, slice
+from tracefx.ops.cutting import Pad, Slice, pad, slice
 from tracefx.ops.elementwise import REALS, add
 from tracefx.ops.filling import iota
 from tracefx.ops.indexing import ScatterAdd, ScatterDimensionNumbers
@@ -175,6 +175,8 @@ class SelectAndGatherAdd(_LinearInFirst, ShownAsJax):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        if builder.platform in _ONE_BY_ONE and self.windows.size <= _FEW:
+            return self.emit_unrolled(builder, out, *operands)
         source, x = operands
         element, there = ShapedArray((), x.aval.dtype), ShapedArray((), source.aval.dtype)
         starts = [
@@ -192,6 +194,36 @@ class SelectAndGatherAdd(_LinearInFirst, ShownAsJax):
 
         body = Region((element, there, element, there), choose)
         return self.windows.emit(builder, [x, source], starts, out.shape, body)[1]
+
+    def emit_unrolled(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        """Place after place of all windows at once, for where XLA can't fold windows over two arrays together."""
+        source, x = operands
+        windows = self.windows
+        start = self.select_prim.start(x.aval.dtype)
+        found, best = [
+            stablehlo.full(builder, fill, ShapedArray(out.shape, v.aval.dtype)) for v, fill in ((source, 0), (x, start))
+        ]
+        if 0 in out.shape:
+            return found
+        padded = [_emit_padded(builder, windows, v, fill) for v, fill in ((source, 0), (x, start))]
+        for offset in windows.offsets():
+            starts, stops, steps = zip(*windows.spans(out.shape, offset), strict=True) if offset else ((), (), ())
+            cut = Slice(starts, stops, steps)
+            there, element = [cut.emit(builder, ShapedArray(out.shape, v.aval.dtype), v) for v in padded]
+            stays = self.select_prim.emit(builder, best, element)
+            (found,) = builder.emit("stablehlo.select", [stays, found, there], [found.aval])
+            (best,) = builder.emit("stablehlo.select", [stays, best, element], [best.aval])
+        return found
+
+
+_ONE_BY_ONE: Final = ("cuda", "rocm")
+_FEW: Final = 256  # elements of a window
+
+
+def _emit_padded(builder: Builder, windows: MovingWindows, x: Ir, fill: Scalar) -> Ir:
+    padding = Pad(windows.padding_config)
+    value = stablehlo.scalar(builder, fill, x.aval.dtype)
+    return padding.emit(builder, padding.out_aval(x.aval, value.aval), x, value)
 
 
 # ------------------------------------------------------------------ select_and_scatter_add
