@@ -17,8 +17,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.ops.arithmetic import max as maximum
 from tracefx.ops.arithmetic import min as minimum
+from tracefx.ops.rounding import floor
 from tracefx.ops.selection import where
-from tracefx.ops.special import digamma, lgamma
+from tracefx.ops.special import digamma
 from tracefx.ops.transcendental import exp, log, sqrt
 
 LARGE: Final = 10.0
@@ -71,12 +72,23 @@ def lgamma1p(a: Array) -> Array:
 
 
 def log_gamma(x: Array) -> Array:
-    """`log(abs(gamma(x)))`, exact near 1 and 2, where XLA's is not."""
-    near = (x >= 0.5) & (x < 3)
-    z = where(near, x, 1.0, x.aval)
-    steps = where(z < 1, z, where(z > 2, z - 2, z - 1, x.aval), x.aval)
-    logs = where(z < 1, -log(z), where(z > 2, log(z - 1), 0.0, x.aval), x.aval)
-    return where(near, lgamma1p(steps) + logs, lgamma(x), x.aval)
+    """`log(gamma(x))` of numbers that are not negative, exact near 1 and 2, where XLA's is not.
+
+    Up to 10 by `gamma(x) = (x - 1) * gamma(x - 1)`, from there on by Stirling's formula; both with one logarithm.
+    """
+    like = x.aval
+    big = x >= LARGE
+    small = where(big, 1.5, x, like)
+    whole = floor(small)
+    product = where(small >= 2, small - 1, 1.0, like)
+    for k in range(2, int(LARGE) - 1):
+        product = product * where(whole > k, small - k, 1.0, like)
+    below = small < 1
+    logs = log(where(big, x, where(below, small, product, like), like))
+    near = lgamma1p(small - whole) + where(below, -logs, logs, like)
+    large = where(big, x, LARGE, like)
+    far = (large - 0.5) * logs - large + 0.5 * math.log(2 * math.pi) + stirling(large)
+    return where(x == math.inf, math.inf, where(big, far, near, like), like)
 
 
 def gamma_density(a: Array, x: Array) -> Array:

@@ -35,7 +35,12 @@ def gammaln(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _gammaln(x: Array) -> Array:
-    return log_gamma(x)
+    """Reflected where `x` is negative (DLMF 5.5.3)."""
+    low = x < 0
+    apart = fnp.where(low, x - fnp.round(x), 0.5)
+    sine = fnp.log(math.pi / fnp.abs(fnp.sin(math.pi * apart)))
+    value = log_gamma(fnp.where(low, 1 - x, x))
+    return fnp.where(x == -math.inf, math.inf, fnp.where(low, sine - value, value))
 
 
 _gammaln.defjvps(lambda t, out, x: t * special.digamma(x))

@@ -8,7 +8,7 @@ import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.ops import special
-from tracefx.scipy.special.computing import computed
+from tracefx.scipy.special.computing import EULER, computed
 from tracefx.scipy.special.gammas import gammasgn
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
@@ -168,15 +168,49 @@ def _at_one(a: Array, b: Array, c: Array) -> Array:
 
 
 def _near_one(a: Array, b: Array, c: Array, x: Array) -> Array:
-    """DLMF 15.8.4 where `s = c - a - b` is far from whole numbers; near to them the series of `x`, which is long."""
+    """By functions of `1 - x`: DLMF 15.8.4, which loses digits where `s = c - a - b` is close to a whole number.
+
+    So close that half of the digits would go, it is taken for that number.
+    """
     y, s = 1 - x, c - a - b
     close = fnp.abs(s - fnp.round(s)) < float(dtypes.finfo(x.dtype).eps) ** 0.5
     apart = fnp.where(close, 0.5, s)
-    one = _series((a, b), (1 - apart,), fnp.where(close, 0.0, y))
-    other = _series((c - a, c - b), (1 + apart,), fnp.where(close, 0.0, y))
-    value = _gamma_quotient((c, apart), (c - a, c - b)) * one
-    value = value + _gamma_quotient((c, -apart), (a, b)) * fnp.exp(apart * fnp.log(y)) * other
-    return fnp.where(close, _series((a, b), (c,), fnp.where(close, x, 0.0)), value)
+    far = fnp.where(close, 0.0, y)
+    value = _gamma_quotient((c, apart), (c - a, c - b)) * _series((a, b), (1 - apart,), far)
+    other = fnp.exp(apart * fnp.log(y)) * _series((c - a, c - b), (1 + apart,), far)
+    value = value + _gamma_quotient((c, -apart), (a, b)) * other
+    # Euler's transformation (DLMF 15.8.1) where the number is negative.
+    below = s < -0.5
+    whole = _at_whole(fnp.where(below, c - a, a), fnp.where(below, c - b, b), c, fnp.abs(fnp.round(s)), y)
+    return fnp.where(close, fnp.where(below, fnp.exp(s * fnp.log(y)), 1.0) * whole, value)
+
+
+def _at_whole(a: Array, b: Array, c: Array, m: Array, y: Array) -> Array:
+    """Where `m = c - a - b` is a whole number from 0 on: DLMF 15.8.10, a finite sum and one with logarithms."""
+    precision = float(dtypes.finfo(y.dtype).eps) / 8
+    one, zero = fnp.ones_like(y), fnp.zeros_like(y)
+
+    def finite(carry: Carry) -> Carry:
+        k, term, total = carry
+        total = total + fnp.where(k < m, term, 0.0)
+        factor = -(a + k) * (b + k) * y / ((k + 1) * fnp.where(k + 1 < m, m - k - 1, 1.0))
+        return k + 1, term * factor, total
+
+    def endless(carry: Carry) -> Carry:
+        k, term, logs, total, _ = carry
+        part = term * logs
+        logs = logs - 1 / (k + 1) - 1 / (m + k + 1) + 1 / (a + m + k) + 1 / (b + m + k)
+        term = term * ((a + m + k) * (b + m + k) / ((k + 1) * (m + k + 1)) * y)
+        return k + 1, term, logs, total + part, fnp.abs(term * logs) > precision * fnp.abs(total + part)
+
+    start: Carry = (fnp.zeros((), y.dtype), one, zero)
+    first = while_loop(lambda carry: fnp.any(carry[0] < m) & (carry[0] < _STEPS), finite, start)[2]
+    logs = fnp.log(y) + EULER - special.digamma(m + 1) + special.digamma(a + m) + special.digamma(b + m)
+    begin: Carry = (fnp.zeros((), y.dtype), one, logs, zero, one > 0)
+    second = while_loop(lambda carry: fnp.any(carry[4]) & (carry[0] < _STEPS), endless, begin)[3]
+    sign = 1 - 2 * fnp.remainder(m, 2)
+    rest = sign * fnp.exp(m * fnp.log(y)) * _gamma_quotient((c,), (a, b, m + 1)) * second
+    return _gamma_quotient((c, fnp.maximum(m, 1.0)), (a + m, b + m)) * first - rest
 
 
 def _by_parameter(which: int, a: Array, b: Array, c: Array, x: Array) -> Array:
