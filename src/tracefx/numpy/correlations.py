@@ -18,6 +18,7 @@ from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import absolute, clip, conjugate, divide, imag, multiply, real, subtract
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops import shape
+from tracefx.transforms.at_once import at_once
 
 
 def cov(
@@ -64,11 +65,16 @@ def cov(
         new = dtypes.as_dtype(dtype)
         x = as_array(retyped(x, new))
         weights = None if weights is None else as_array(retyped(weights, new))
+    return _covariances(x, weights, own, less=less)
+
+
+@at_once
+def _covariances(x: Array, weights: Array | None, own: Array | None, *, less: int) -> Array:
     means, totals = average(x, 1, weights, returned=True)
     total = totals[0]
     divisor: ArrayLike
     if weights is None:
-        divisor = samples - less
+        divisor = x.shape[1] - less
     elif less == 0:
         divisor = total
     elif own is None:
@@ -112,6 +118,12 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return divide(c, c)
+    return _coefficients(c)
+
+
+@at_once
+def _coefficients(c: Array) -> Array:
+    """Covariances divided by the deviations of both variables."""
     deviations = as_array(retyped(sqrt(real(diag(c))), c.dtype))
     c = divide(divide(c, shape.expand_dims(deviations, (1,))), deviations)
     if dtypes.is_complex(c.dtype):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import full_like
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal
 from tracefx.numpy.promoting import converted, inexact_dtype, operand, retyped, to_type
@@ -19,6 +22,7 @@ from tracefx.numpy.shapes import broadcast_to, moveaxis, ravel, some_axes
 from tracefx.numpy.ufuncs import absolute, add, divide, multiply, remainder, subtract, where
 from tracefx.ops import basis, shape
 from tracefx.ops.static import axis_of, static_int
+from tracefx.transforms.at_once import at_once
 
 
 def _part(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
@@ -33,7 +37,6 @@ def diff(
     """The differences of neighbours along an axis, taken `n` times; of bools, where they differ. `prepend` and `append`
     are put at the ends first. ValueError for a scalar and for a negative `n`.
 
-    >>> import numpy as np
     >>> diff(np.array([1, 4, 9])).tolist()
     [3, 5]
     """
@@ -49,6 +52,8 @@ def diff(
     ends = [_end(end, x, along, what) for end, what in ((prepend, "prepend"), (append, "append"))]
     if any(end is not None for end in ends):
         x = concatenate([part for part in (ends[0], x, ends[1]) if part is not None], along)
+    if (found := numpys(lambda v: np.diff(v, times, along), x, among=NUMBERS | {dtypes.bool_})) is not None:
+        return found
     for _ in range(times):
         later, earlier = _part(x, 1, None, along), _part(x, None, -1, along)
         x = not_equal(later, earlier) if dtypes.is_bool(x.dtype) else subtract(later, earlier)
@@ -65,7 +70,6 @@ def _end(end: ArrayLike | None, x: Array, axis: int, what: str) -> Array | None:
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours in the flattened array, with numbers before and behind them if given.
 
-    >>> import numpy as np
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0).tolist()
     [0, 3, 5]
     """
@@ -86,7 +90,6 @@ def gradient(
     Samples are 1 apart, or as far as further arguments say: a number or a vector of places, one for all axes or one for
     each. ValueError for an axis of fewer than two samples.
 
-    >>> import numpy as np
     >>> gradient(np.array([1.0, 4.0, 9.0])).tolist()
     [3.0, 4.0, 5.0]
     """
@@ -102,11 +105,12 @@ def gradient(
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
     if len(places) < 2:
         places = [*(places or [as_array(to_type(1.0, dtype, True))])] * len(along)
-    found = [_derivative(x, h, i) for i, h in zip(along, places, strict=True)]
+    found = [_derivative(x, h, axis=i) for i, h in zip(along, places, strict=True)]
     return found[0] if len(found) == 1 else found
 
 
-def _derivative(x: Array, h: Array, axis: int) -> Array:
+@at_once
+def _derivative(x: Array, h: Array, *, axis: int) -> Array:
     first = subtract(_part(x, 1, 2, axis), _part(x, 0, 1, axis))
     last = subtract(_part(x, -1, None, axis), _part(x, -2, -1, axis))
     if not h.ndim:
@@ -128,7 +132,6 @@ def _derivative(x: Array, h: Array, axis: int) -> Array:
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule; they are `dx` apart, or at places `x`.
 
-    >>> import numpy as np
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float32)
     """
@@ -155,7 +158,6 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     """`p` with multiples of `period` added, so that no step along an axis is longer than half of it. Steps shorter than
     `discont` are left alone. ValueError for complex numbers.
 
-    >>> import numpy as np
     >>> unwrap(np.array([0, 3, -3.0])).round(4).tolist()
     [0.0, 3.0, 3.2832000255584717]
     """
@@ -167,14 +169,19 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     along = axis_of("unwrap", axis, x.ndim)
     if not x.shape[along]:
         return x
-    half = cycle // 2 if dtypes.is_integer(dtype) else divide(cycle, 2)
-    steps = diff(x, axis=along)
+    return _unwrapped(x, cycle, discont, axis=along)
+
+
+@at_once
+def _unwrapped(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> Array:
+    half = cycle // 2 if dtypes.is_integer(x.dtype) else divide(cycle, 2)
+    steps = diff(x, axis=axis)
     shortest = subtract(remainder(add(steps, half), cycle), half)
     shortest = where((shortest == -half) & (steps > 0), half, shortest)
     limit = divide(cycle, 2) if discont is None else discont
     correction = where(absolute(steps) < limit, 0, subtract(shortest, steps))
-    rest = add(_part(x, 1, None, along), cumsum(correction, along))
-    return concatenate([_part(x, 0, 1, along), rest], along)
+    rest = add(_part(x, 1, None, axis), cumsum(correction, axis))
+    return concatenate([_part(x, 0, 1, axis), rest], axis)
 
 
 def cumulative_sum(
@@ -183,7 +190,6 @@ def cumulative_sum(
     """The sums of all elements up to each along an axis, which may be left out for a vector; with `include_initial` the
     empty sum first.
 
-    >>> import numpy as np
     >>> cumulative_sum(np.arange(4), include_initial=True).tolist()
     [0, 0, 1, 3, 6]
     """
@@ -198,7 +204,6 @@ def cumulative_prod(
     """The products of all elements up to each along an axis, which may be left out for a vector; with
     `include_initial` the empty product first.
 
-    >>> import numpy as np
     >>> cumulative_prod(np.arange(1, 4), include_initial=True).tolist()
     [1, 1, 2, 6]
     """

@@ -8,6 +8,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import NUMBERS, numpys, numpys_pair
 from tracefx.numpy.floats import copysign
 from tracefx.numpy.promoting import inexact, no_out, operand, retyped, to_type
 from tracefx.numpy.shapes import broadcast_arrays
@@ -26,6 +27,8 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """
     no_out("modf", out)
     value = inexact(x, "modf: x")
+    if (found := numpys_pair(np.modf, value)) is not None:
+        return found[0], as_array(retyped(found[1], value.aval.dtype, value.aval.weak_type))
     whole = trunc(value)
     infinite = comparison.eq(magnitude.abs(value), like(value, np.inf))
     fraction = choose(infinite, like(value, 0.0), arithmetic.sub(value, whole))
@@ -43,6 +46,8 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     value = inexact(x, "frexp: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"frexp is not defined for complex numbers, got {value.aval}")
+    if (found := numpys_pair(np.frexp, value)) is not None:
+        return found
     exponent = as_array(retyped(_exponent(value), dtypes.int32))
     return _scaled(value, arithmetic.neg(exponent)), exponent
 
@@ -59,10 +64,12 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         raise ValueError(
             f"ldexp takes a real number and an integer power of 2, got {given[0].aval} and {given[1].aval}"
         )
-    value = inexact(x1, "ldexp: x1")
+    value, power = inexact(x1, "ldexp: x1"), retyped(given[1], dtypes.int32)
+    if (found := numpys(np.ldexp, value, power, among=NUMBERS)) is not None:
+        return found
     # By way of the mantissa: where XLA sees powers as constants, it multiplies them with each other first.
     mantissa, exponent = frexp(value)
-    total = exponent + clip(retyped(given[1], dtypes.int32), -(1 << 14), 1 << 14)
+    total = exponent + clip(power, -(1 << 14), 1 << 14)
     mantissa, total = broadcast_arrays(mantissa, total)
     large = comparison.gt(total, like(total, 0))
     twice = arithmetic.mul(mantissa, like(mantissa, 2.0))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.promoting import all_inexact, operand
 from tracefx.numpy.ufuncs import choose, like, python_zero
 from tracefx.ops import arithmetic, comparison, magnitude, pairs
@@ -38,6 +41,8 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = all_inexact("copysign", x1, x2)
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"copysign is not defined for complex numbers, got {x.aval}")
+    if (found := numpys(np.copysign, x, y)) is not None:
+        return found
     size = magnitude.abs(x)
     return choose(signbit(y), arithmetic.neg(size), size)
 

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
@@ -24,6 +25,7 @@ from tracefx.numpy.shapes import ShapeLike, expand_dims, sizes_of, transpose
 from tracefx.numpy.ufuncs import add, choose, clip, divmod, like, multiply, remainder
 from tracefx.ops import basis, comparison, shape
 from tracefx.ops.static import ShapeError, static_int
+from tracefx.transforms.at_once import at_once
 
 Slices: TypeAlias = slice | tuple[slice, ...]
 Piece: TypeAlias = Nested | slice | str
@@ -361,6 +363,11 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """
     rest = operand(indices, "unravel_index: indices")
     sizes = sizes_of("unravel_index", shape)
+    return _unraveled(rest, sizes=sizes)
+
+
+@at_once
+def _unraveled(rest: Value, *, sizes: Shape) -> tuple[Array, ...]:
     out: list[Array] = []
     for n in reversed(sizes):
         rest, index = divmod(rest, n)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias, cast
+
 import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import INTEGERS, numpys
 from tracefx.numpy.promoting import numeric, operand, pair, retyped
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis, ravel
@@ -16,6 +19,8 @@ from tracefx.ops import arithmetic, basis, comparison, shape
 from tracefx.ops.representation import population_count
 from tracefx.ops.static import axis_of, static_int
 from tracefx.transforms.loops import while_loop
+
+Order: TypeAlias = Literal["big", "little"]
 
 
 def _integers(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array]:
@@ -32,7 +37,9 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> gcd(np.array([12, 0]), 18).tolist()
     [6, 18]
     """
-    return _divisor(*_integers("gcd", x1, x2))
+    x, y = _integers("gcd", x1, x2)
+    found = numpys(np.gcd, x, y, among=INTEGERS)
+    return _divisor(x, y) if found is None else found
 
 
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
@@ -42,6 +49,8 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array(12, dtype=int32, weak_type=True)
     """
     x, y = _integers("lcm", x1, x2)
+    if (found := numpys(np.lcm, x, y, among=INTEGERS)) is not None:
+        return found
     divisor = _divisor(x, y)
     zero = comparison.eq(divisor, like(divisor, 0))
     return choose(zero, like(x, 0), arithmetic.mul(x, arithmetic.div(y, choose(zero, like(x, 1), divisor))))
@@ -82,14 +91,16 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     value = operand(a, "packbits: a")
     if dtypes.is_inexact(value.aval.dtype):
         raise TypeError(f"packbits takes integers and bools, got {value.aval}")
-    places = _places("packbits", bitorder)
+    order = _order("packbits", bitorder)
     x, along = _last("packbits", value, axis)
+    if (found := numpys(lambda v: np.packbits(v != 0, -1, order), x, among=INTEGERS | {dtypes.bool_})) is not None:
+        return moveaxis(retyped(found, dtypes.uint8), -1, along)
     zero: bool | int = False if dtypes.is_bool(x.aval.dtype) else 0
     bits: Array = retyped(comparison.ne(x, like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays one
     *before, n = bits.shape
     bits = shape.pad(bits, like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
     octets = basis.reshape(bits, (*before, -(-n // 8), 8))
-    return moveaxis(sum(octets << places, -1, dtypes.uint8), -1, along)
+    return moveaxis(sum(octets << _places(order), -1, dtypes.uint8), -1, along)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
@@ -102,9 +113,11 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     value = operand(a, "unpackbits: a")
     if value.aval.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits takes uint8, got {value.aval}")
-    places = _places("unpackbits", bitorder)
+    order = _order("unpackbits", bitorder)
     x, along = _last("unpackbits", value, axis)
-    bits = (shape.expand_dims(x, (x.aval.ndim,)) >> places) & np.uint8(1)
+    if (found := numpys(lambda v: np.unpackbits(v, -1, count, order), x, among=INTEGERS)) is not None:
+        return moveaxis(found, -1, along)
+    bits = (shape.expand_dims(x, (x.aval.ndim,)) >> _places(order)) & np.uint8(1)
     *before, n = x.aval.shape
     bits = basis.reshape(bits, (*before, 8 * n))
     if count is not None:
@@ -114,11 +127,15 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     return moveaxis(bits, -1, along)
 
 
-def _places(name: str, bitorder: str) -> Array:
+def _order(name: str, bitorder: str) -> Order:
     if bitorder not in ("little", "big"):
         raise ValueError(f"{name}: bitorder must be 'little' or 'big', got {bitorder!r}")
+    return cast("Order", bitorder)
+
+
+def _places(order: Order) -> Array:
     places = shape.iota(dtypes.uint8, 8)
-    return places if bitorder == "little" else shape.rev(places, (0,))
+    return places if order == "little" else shape.rev(places, (0,))
 
 
 def _last(name: str, x: Value, axis: int | None) -> tuple[Value, int]:

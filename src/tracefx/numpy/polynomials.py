@@ -22,6 +22,7 @@ from tracefx.numpy.updates import at
 from tracefx.ops import basis, shape
 from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
+from tracefx.transforms.at_once import at_once
 from tracefx.transforms.scans import scan
 
 
@@ -101,6 +102,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     return _product(*[v if v.size else zeros(1, v.dtype) for v in (x, y)])
 
 
+@at_once
 def _product(x: Array, y: Array) -> Array:
     """All products of two coefficients, summed where their powers are the same: each row is one place further right."""
     m, n = x.size, y.size

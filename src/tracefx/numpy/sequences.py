@@ -14,6 +14,7 @@ from tracefx.numpy.transcendentals import log10
 from tracefx.numpy.ufuncs import divide, multiply, power, sign
 from tracefx.ops import shape
 from tracefx.ops.static import static_int
+from tracefx.transforms.at_once import at_once
 
 
 def logspace(
@@ -88,7 +89,12 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     exponents = shape.iota(value.aval.dtype, count)
     if not increasing:
         exponents = shape.rev(exponents, (0,))
-    return power(shape.expand_dims(value, (1,)), shape.expand_dims(exponents, (0,)))
+    return _powers(as_array(value), exponents)
+
+
+@at_once
+def _powers(x: Array, exponents: Array) -> Array:
+    return power(shape.expand_dims(x, (1,)), shape.expand_dims(exponents, (0,)))
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
 from tracefx.numpy.transcendentals import apart, rad2deg
@@ -36,7 +39,6 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 def isreal(x: ArrayLike) -> Array:
     """Where the imaginary part is 0.
 
-    >>> import numpy as np
     >>> isreal(np.array([1, 1j])).tolist()
     [True, False]
     """
@@ -47,7 +49,6 @@ def isreal(x: ArrayLike) -> Array:
 def iscomplex(x: ArrayLike) -> Array:
     """Where the imaginary part is not 0.
 
-    >>> import numpy as np
     >>> iscomplex(np.array([1, 1j])).tolist()
     [False, True]
     """
@@ -63,11 +64,12 @@ def _zero(x: Value) -> bool | int | float:
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 where `x1` is negative, 1 where it is positive, `x2` where it is 0, NaN where it is NaN.
 
-    >>> import numpy as np
     >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
     [0.0, 0.5, 1.0]
     """
     x, y = all_inexact("heaviside", x1, x2)
+    if (found := numpys(np.heaviside, x, y)) is not None:
+        return found
     zero = like(x, 0.0)
     at_zero = choose(comparison.ne(x, x), x, y)
     return choose(comparison.lt(x, zero), zero, choose(comparison.gt(x, zero), like(x, 1.0), at_zero))
@@ -76,7 +78,6 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
-    >>> import numpy as np
     >>> sinc(np.array([0, 0.5])).round(4).tolist()
     [1.0, 0.6366000175476074]
     """
@@ -105,7 +106,6 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greater of the two, of a number and NaN the number.
 
-    >>> import numpy as np
     >>> fmax(np.array([1, np.nan]), 0.5).tolist()
     [1.0, 0.5]
     """
@@ -116,7 +116,6 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The lesser of the two, of a number and NaN the number.
 
-    >>> import numpy as np
     >>> fmin(np.array([1, np.nan]), 0.5).tolist()
     [0.5, 0.5]
     """
@@ -148,7 +147,6 @@ def nan_to_num(
 ) -> Array:
     """`x` with `nan` in the place of NaN, and the greatest and least number, or those given, in that of infinities.
 
-    >>> import numpy as np
     >>> nan_to_num(np.array([1, np.nan, np.inf]), posinf=9.0).tolist()
     [1.0, 0.0, 9.0]
     """

@@ -20,6 +20,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.promoting import (
     all_inexact,
     all_numeric,
@@ -175,6 +176,8 @@ def sign(x: ArrayLike, /) -> Array:
     [-1.0, 0.0, 1.0]
     """
     value = operand(x, "sign: x")
+    if (found := numpys(np.sign, value, among=NUMBERS)) is not None:
+        return found
     out = magnitude.sign(value)
     if not dtypes.is_float(value.aval.dtype):
         return out
@@ -213,6 +216,8 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     dtype = x.aval.dtype
     if dtype.kind == "u":
         return arithmetic.div(x, y)
+    if (found := numpys(np.floor_divide, x, y)) is not None:
+        return found
     if dtypes.is_integer(dtype):
         quotient = arithmetic.div(x, y)
         opposite = comparison.ne(magnitude.sign(x), magnitude.sign(y))
@@ -242,6 +247,8 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(1, dtype=int32, weak_type=True)
     """
     x, y = _real_pair("remainder", *all_numeric("remainder", x1, x2))
+    if (found := numpys(np.remainder, x, y, among=NUMBERS)) is not None:
+        return found
     y = _no_integer_zero(y)
     rest = arithmetic.rem(x, y)
     zero = like(rest, python_zero(rest))
