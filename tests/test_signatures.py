@@ -24,8 +24,10 @@ import tracefx.debug
 import tracefx.image
 import tracefx.lax
 import tracefx.nn
+import tracefx.nn.initializers
 import tracefx.numpy as fnp
 import tracefx.ops
+import tracefx.random
 import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
@@ -34,6 +36,7 @@ import tracefx.scipy.ndimage
 import tracefx.scipy.optimize
 import tracefx.scipy.signal
 import tracefx.scipy.sparse.linalg
+import tracefx.scipy.special
 
 # Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
 # there is nothing yet that they could mean here.
@@ -47,6 +50,7 @@ DIFFERENT: Final = {
     "numpy.array": "JAX takes further arguments by place only to warn of them",
     "numpy.pad": "JAX reads the options of every mode from **kwargs; those there are are named",
     "numpy.clip": "JAX lets the array be left out only to say so",
+    "lax.random_gamma_grad": "JAX takes its operands from *args",
     "lax.cond": "its overloads name what it takes, and the form with one operand that JAX had first",
 }
 Parameter = tuple[str, str, str]
@@ -82,6 +86,9 @@ MODULES: Final = (
     (fnp, jax.numpy),
     (tracefx.lax, jax.lax),
     (tracefx.nn, jax.nn),
+    (tracefx.nn.initializers, jax.nn.initializers),
+    (tracefx.random, jax.random),
+    (tracefx.scipy.special, jax.scipy.special),
     (tracefx.debug, jax.debug),
     (tracefx.ops, jax.ops),
     (fnp.fft, jax.numpy.fft),

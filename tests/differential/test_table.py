@@ -75,6 +75,9 @@ OTHERS: Final = {
         # enumerations and tuples that are arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
+        # bits of a state, in tests/laws/samples/random.py
+        *("rng_bit_generator", "RandomAlgorithm"),
+        "random_gamma_grad",  # in tests/control/test_special_functions.py
         # in tests/ops/test_accuracy.py
         *("AccuracyMode", "Tolerance", "DotAlgorithm", "DotAlgorithmPreset"),
         # takes a function and a name; gives nothing; both in tests/control/test_composite.py
@@ -84,7 +87,8 @@ OTHERS: Final = {
     "numpy.fft": (),
     "numpy.linalg": (),
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
-    "nn": (),
+    # in tests/test_nn_layers.py; that of numpy
+    "nn": ("dot_product_attention", "scaled_dot_general", "scaled_matmul", "tanh"),
     "ops": (),
     "scipy.cluster.vq": (),
     "scipy.fft": (),
@@ -98,7 +102,19 @@ OTHERS: Final = {
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
 OF_ARRAYS: Final = (
-    *("aval", "at", "block_until_ready", "concrete", "item", "tolist", "tobytes", "device", "devices", "platform", "to_device"),
+    *(
+        "aval",
+        "at",
+        "block_until_ready",
+        "concrete",
+        "item",
+        "tolist",
+        "tobytes",
+        "device",
+        "devices",
+        "platform",
+        "to_device",
+    ),
     *("__array__", "__array_namespace__", "__array_priority__", "__bool__", "__complex__", "__dlpack__"),
     *(
         "__dlpack_device__",

@@ -84,7 +84,7 @@ def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Sha
 
 def lognormal(
     key: ArrayLike,
-    sigma: ArrayLike = 1.0,
+    sigma: ArrayLike = np.float32(1.0),
     shape: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:

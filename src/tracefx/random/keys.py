@@ -33,7 +33,7 @@ _BY_WORDS: Final[Mapping[int, DType]] = MappingProxyType({2: dtypes.key_fry, 4: 
 """What keys are that come as their words."""
 
 
-def key_dtype(impl: str | DType | None = None) -> DType:
+def key_dtype(impl_spec: str | DType | None = None) -> DType:
     """The dtype of the keys of a generator, `threefry2x32` if none is named, `rbg` or `unsafe_rbg`.
 
     Raises ValueError for another name, TypeError for a dtype that isn't one of keys.
@@ -42,16 +42,16 @@ def key_dtype(impl: str | DType | None = None) -> DType:
     >>> random.key(0).dtype == random.key_dtype("threefry2x32")
     True
     """
-    if impl is None:
+    if impl_spec is None:
         return dtypes.key_fry
-    if isinstance(impl, str):
-        found = IMPLEMENTATIONS.get(impl)
+    if isinstance(impl_spec, str):
+        found = IMPLEMENTATIONS.get(impl_spec)
         if found is None:
-            raise ValueError(f"no random generator is called {impl!r}; there are {', '.join(IMPLEMENTATIONS)}")
+            raise ValueError(f"no random generator is called {impl_spec!r}; there are {', '.join(IMPLEMENTATIONS)}")
         return found
-    if not dtypes.is_key(dtypes.as_dtype(impl, "impl")):
+    if not dtypes.is_key(dtypes.as_dtype(impl_spec, "impl_spec")):
         raise TypeError(f"a random generator is named by one of {', '.join(IMPLEMENTATIONS)}, or by its dtype of keys")
-    return impl
+    return impl_spec
 
 
 def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | DType | None = None) -> Array:
@@ -70,9 +70,13 @@ def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | 
     >>> random.key(0)
     Array(key<fry>[], words=[0, 0])
     """
+    return _seeded("key", seed, _generator("key", impl, dtype))
+
+
+def _generator(name: str, impl: str | DType | None, dtype: str | DType | None) -> DType:
     if dtype is not None and impl is not None:
-        raise ValueError("key: impl and dtype mean the same; give one of them")
-    return _seeded("key", seed, key_dtype(impl if dtype is None else dtype))
+        raise ValueError(f"{name}: impl and dtype mean the same; give one of them")
+    return key_dtype(impl if dtype is None else dtype)
 
 
 def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
@@ -170,7 +174,9 @@ def key_data(keys: ArrayLike) -> Array:
     return as_array(as_value(keys)) if as_words else random_unwrap(found)
 
 
-def wrap_key_data(key_bits_array: ArrayLike, *, impl: str | DType | None = None) -> Array:
+def wrap_key_data(
+    key_bits_array: ArrayLike, *, impl: str | DType | None = None, dtype: str | DType | None = None
+) -> Array:
     """Keys, `key<...>[...]`, of their words, which are along the last axis: the opposite of `key_data`.
 
     Raises TypeError for a dtype other than uint32, ShapeError for another number of words than the generator's.
@@ -179,7 +185,7 @@ def wrap_key_data(key_bits_array: ArrayLike, *, impl: str | DType | None = None)
     >>> random.wrap_key_data(np.array([0, 3], np.uint32))
     Array(key<fry>[], words=[0, 3])
     """
-    return random_wrap(as_value(key_bits_array, "key_bits_array"), key_dtype(impl))
+    return random_wrap(as_value(key_bits_array, "key_bits_array"), _generator("wrap_key_data", impl, dtype))
 
 
 def key_impl(keys: ArrayLike) -> str:
