@@ -24,6 +24,8 @@ gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set how XLA compiles, which it reads when it is first used, and processes started by tests inherit."""
+    """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
+    # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     if config.getoption("--hypothesis-profile") != "long":
         os.environ.setdefault("XLA_FLAGS", flags())
