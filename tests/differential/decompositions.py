@@ -82,7 +82,8 @@ RECORDS: Final[tuple[Record, ...]] = (
     lax(
         "cholesky",
         call(positive(3, 3)),
-        values=(call(BAD), call(hermitian(COMPLEX * 3)), *EMPTY),
+        call(hermitian(COMPLEX * 3)),
+        values=(call(BAD), *EMPTY),
         refused=(call(TALL), call(f32(1.0))),
     ),
     lax("cholesky_update", call(np.triu(SQUARE), f32(0.5, -0.25, 1.0)), derivatives=False, batched=False, dtypes=()),
@@ -101,7 +102,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=(call(SQUARE, TALL), call(TALL, TALL), call("a", TALL)),
         dtypes=("float64", "complex64", "bfloat16"),
     ),
-    lax("lu", call(SQUARE), call(TALL), values=(call(BAD), call(singular(3)), *THIN), refused=WRONG),
+    lax("lu", call(SQUARE), call(TALL), call(COMPLEX), values=(call(BAD), call(singular(3)), *THIN), refused=WRONG),
     lax(
         "lu_pivots_to_permutation",
         call(i32(2, 2, 3), 4),
@@ -120,7 +121,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     lax(
         "qr",
         call(SQUARE),
-        call(TALL, full_matrices=False),
+        call(complex_of(TALL), full_matrices=False),
         call(TALL),
         call(WIDE, pivoting=True),
         values=(call(BAD), *THIN, call(np.zeros((2, 0), np.float32), pivoting=True, full_matrices=False)),
@@ -129,6 +130,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     lax(
         "eigh",
         call(hermitian(SQUARE)),
+        call(hermitian(COMPLEX)),
         values=(call(BAD), call(hermitian(COMPLEX), lower=False, symmetrize_input=False), *EMPTY),
         refused=(call(TALL), call(f32(1.0))),
     ),
@@ -162,7 +164,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     ),
     lax(
         "svd",
-        call(TALL, full_matrices=False),
+        call(complex_of(TALL), full_matrices=False),
         call(SQUARE, compute_uv=False),
         values=(call(TALL), call(BAD), call(np.zeros((0, 2), np.float32)), EMPTY[1]),
         refused=WRONG,
@@ -244,6 +246,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "slogdet",
         call(heavy(2, 2)),
         call(-SQUARE),
+        call(COMPLEX),
         values=(call(singular(3)), call(COMPLEX), call(SQUARE, method="qr"), *EMPTY),
         refused=(*NOT_SQUARE, call(SQUARE, method="x")),
     ),
