@@ -16,7 +16,7 @@ from typing_extensions import override
 from tracefx.control.callback import DebugCallback, HostFunction
 from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core.dtypes import float0, is_key
 from tracefx.core.effects import Debugging
 from tracefx.core.entering import Collected, Enterable, Entered, Form
 from tracefx.core.handler import Handler
@@ -26,6 +26,7 @@ from tracefx.core.settings import X64
 from tracefx.core.source import Place, here
 from tracefx.core.values import Value
 from tracefx.interpreters.interpreter import Interpreter
+from tracefx.ops.keys import RandomUnwrap
 
 Show: TypeAlias = Callable[..., None]
 """Called with arrays when these are computed, or with none when the program gets there."""
@@ -163,9 +164,13 @@ class Watch(Interpreter[Never, None]):
         return outs
 
     def show(self, show: Show, values: Sequence[Value]) -> None:
-        given = [x for x in values if x.aval.dtype != float0]
+        given = [self._numbers(x) for x in values if x.aval.dtype != float0]
         function = HostFunction(show, trees.structure((tuple(given), {})), None, X64.value)
         self.inner.bind(DebugCallback(function, Debugging(ordered=True)), given)
+
+    def _numbers(self, x: Value) -> Value:
+        """Random keys are shown by their words."""
+        return self.inner.bind(RandomUnwrap(), [x])[0] if is_key(x.aval.dtype) else x
 
     @override
     def within(self, handler: Handler) -> Watch:
