@@ -17,6 +17,8 @@ from tracefx import nn
 from tracefx.core.values import ConcreteArray
 from tracefx.xla import runtime
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 MODELS = models(2)  # each block is compiled alike
 CASES = {case.name: case for case in (*MODELS, *EVERYDAY)}
 

@@ -17,6 +17,8 @@ from tracefx.core.memory import aligned_empty
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 # ------------------------------------------------------------------------------------------------ executables
 
 
