@@ -14,6 +14,7 @@ from benchmarks import (
     disk,
     dispatch,
     eager,
+    eager_numpy,
     imports,
     jet,
     laplacian,
@@ -26,7 +27,7 @@ from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 _MODULES: Final = (
-    *(eager, tracing, dispatch, training, compiled, breadth),
+    *(eager, eager_numpy, tracing, dispatch, training, compiled, breadth),
     *(loops, jet, laplacian, sparsity, disk, imports),
 )
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {module.GROUP: module.subjects for module in _MODULES}
