@@ -72,6 +72,8 @@ def pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
 @functools.lru_cache(maxsize=256)
 def _beside(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | None:
     """What a Python number becomes beside an array of this dtype, if the array stays as it is."""
+    if dtypes.is_key(dtype):
+        return None
     kind = python_kind(dtype)
     return (kind, ShapedArray((), dtype)) if _RANK[number] <= _RANK[kind] else None
 

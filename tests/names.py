@@ -1,0 +1,260 @@
+"""Every public name of JAX that programs are written with, and its counterpart here: what `docs/names.md` lists.
+
+`python -m tests.names` writes the page.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Final, final
+
+import jax
+import jax.extend
+import jax.scipy.stats
+from attrs import frozen
+from jax.extend.core import Primitive as JaxPrimitive
+
+import tracefx
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.core.primitive import Primitive
+from tracefx.ops.vocabulary import OPERATIONS
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "names.md"
+
+MODULES: Final = (
+    "jax",
+    "jax.numpy",
+    "jax.numpy.linalg",
+    "jax.numpy.fft",
+    "jax.lax",
+    "jax.lax.linalg",
+    "jax.random",
+    "jax.nn",
+    "jax.nn.initializers",
+    "jax.tree",
+    "jax.tree_util",
+    "jax.dtypes",
+    "jax.ops",
+    "jax.image",
+    "jax.scipy.special",
+    "jax.scipy.linalg",
+    "jax.scipy.signal",
+    "jax.scipy.stats",
+    *[f"jax.scipy.stats.{module.name}" for module in pkgutil.iter_modules(jax.scipy.stats.__path__)],
+    "jax.scipy.fft",
+    "jax.scipy.ndimage",
+    "jax.scipy.interpolate",
+    "jax.scipy.integrate",
+    "jax.scipy.optimize",
+    "jax.scipy.cluster.vq",
+    "jax.scipy.spatial.transform",
+    "jax.scipy.sparse.linalg",
+)
+
+ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("jax.config", "jax.default_matmul_precision", "jax.numpy_dtype_promotion", "jax.numpy_rank_promotion"),
+            "arguments of the functions, and the settings `enable_x64`, `disable_jit`, `compilation_cache`",
+        ),
+        **dict.fromkeys(
+            ("jax.debug_nans", "jax.debug_infs", "jax.no_execution", "jax.no_tracing"),
+            "handlers: `checkify`, `explain`, `log`",
+        ),
+        "jax.debug_key_reuse": "`tracefx.handlers.check_key_reuse`",
+        "jax.print_environment_info": "`tracefx.__version__`",
+        "jax.log_compiles": "`jit(f).trace(x).lower().compile()` says when",
+        "jax.explain_cache_misses": "the same",
+        "jax.ensure_compile_time_eval": "`with tracefx.handling(tracefx.extend.ROOT)`",
+        "jax.ad": "`tracefx.custom_derivatives`",
+        "jax.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
+        "jax.Device": "`tracefx.core.backend.Device`",
+        "jax.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
+        "jax.random.random_gamma_p": "a `custom_jvp` function behind `tracefx.random.gamma`",
+        "jax.lax.copy_p": "`tracefx.numpy.copy`: arrays never change",
+        "jax.lax.device_put_p": "`tracefx.device_put`",
+        "jax.lax.eq_to_p": "`tracefx.lax.sort`'s own order",
+        "jax.lax.le_to_p": "`tracefx.lax.sort`'s own order",
+        "jax.lax.lt_to_p": "`tracefx.lax.sort`'s own order",
+        "jax.lax.stage_p": "`tracefx.lax.stage`",
+    }
+)
+"""What is done in another way here, in words of the page."""
+
+_MESHES: Final = "sharding over several devices is to come"
+_MACHINERY: Final = "a setting of JAX's own machinery"
+_REFERENCES: Final = "arrays never change: no references to them"
+_TOKENS: Final = "ordered effects carry their tokens themselves"
+NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            [
+                f"jax.{name}"
+                for name in (
+                    "NamedSharding",
+                    "P",
+                    "Shard",
+                    "auto_pcast",
+                    "make_array_from_callback",
+                    "make_array_from_process_local_data",
+                    "make_array_from_single_device_arrays",
+                    "make_mesh",
+                    "pmap",
+                    "process_count",
+                    "process_index",
+                    "process_indices",
+                    "host_count",
+                    "host_id",
+                    "host_ids",
+                    "remove_size_one_mesh_axis_from_type",
+                    "reshard",
+                    "set_mesh",
+                    "shard_map",
+                    "smap",
+                    "default_device",
+                    "copy_to_host_async",
+                    "lax.pbroadcast",
+                    "lax.pcast",
+                    "lax.precv",
+                    "lax.psend",
+                    "lax.pshuffle",
+                    "lax.pswapaxes",
+                    "lax.ragged_all_to_all",
+                    "lax.ragged_all_to_all_p",
+                    "lax.sharding_constraint_p",
+                    "lax.with_sharding_constraint",
+                    "memory",
+                )
+            ],
+            _MESHES,
+        ),
+        **dict.fromkeys(
+            [
+                f"jax.{name}"
+                for name in (
+                    "allow_f16_reductions",
+                    "array_garbage_collection_guard",
+                    "check_tracer_leaks",
+                    "checking_leaks",
+                    "clear_caches",
+                    "enable_checks",
+                    "enable_custom_prng",
+                    "jax2tf_associative_scan_reductions",
+                    "legacy_prng_key",
+                    "live_arrays",
+                    "make_user_context",
+                    "softmax_custom_jvp",
+                    "thread_guard",
+                    "threefry_partitionable",
+                    "transfer_guard",
+                    "transfer_guard_device_to_device",
+                    "transfer_guard_device_to_host",
+                    "transfer_guard_host_to_device",
+                )
+            ],
+            _MACHINERY,
+        ),
+        **dict.fromkeys(
+            [f"jax.{name}" for name in ("Ref", "new_ref", "empty_ref", "free_ref", "freeze", "ds")], _REFERENCES
+        ),
+        **dict.fromkeys(
+            [f"jax.lax.{name}" for name in ("after_all", "after_all_p", "create_token", "create_token_p")], _TOKENS
+        ),
+        **dict.fromkeys(
+            ("jax.lax.rng_uniform", "jax.lax.rng_uniform_p"), "random numbers without a key, deprecated in JAX"
+        ),
+        **dict.fromkeys(
+            [f"jax.numpy.{name}" for name in ("int1", "uint1", "float6_e2m3fn", "float6_e3m2fn")],
+            "XLA's CPU backend doesn't have it",
+        ),
+        "jax.lax.select_and_scatter_p": "JAX has no public function for it",
+        "jax.nn.get_scaled_dot_general_config": "blocks with scales exist on GPUs alone",
+    }
+)
+"""What has no counterpart, and why."""
+
+
+@final
+@frozen
+class Name:
+    """A public name of JAX and what is said of it."""
+
+    jax: str
+    here: str | None
+    """The counterpart's name."""
+    note: str
+
+
+def public(module: ModuleType) -> Iterator[str]:
+    """The names of a module that aren't modules, without those that warn of their end."""
+    for name in dir(module):
+        if name.startswith("_"):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)
+            try:
+                found = getattr(module, name)
+            except DeprecationWarning:
+                continue
+        if not inspect.ismodule(found):
+            yield name
+
+
+def is_here(path: str) -> bool:
+    """Whether a dotted path leads to anything, from `tracefx` on."""
+    found: object = tracefx
+    for part in path.split(".")[1:]:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            return False
+    return True
+
+
+def names() -> dict[str, list[Name]]:
+    """By the modules of JAX."""
+    operations: dict[str, type[Primitive]] = {**{op.name: op for op in OPERATIONS}, **VOCABULARY}
+    listed: dict[str, list[Name]] = {}
+    for path in MODULES:
+        module = importlib.import_module(path)
+        rows = listed.setdefault(path, [])
+        for name in sorted(public(module), key=lambda n: (n.lower(), n)):
+            whole, counterpart = f"{path}.{name}", f"tracefx{path.removeprefix('jax')}.{name}"
+            found = getattr(module, name)
+            if is_here(counterpart):
+                rows.append(Name(whole, counterpart, ""))
+            elif isinstance(found, JaxPrimitive) and found.name in operations:
+                op = operations[found.name]
+                rows.append(Name(whole, f"{op.__module__}.{op.__qualname__}", ""))
+            else:
+                rows.append(Name(whole, None, ELSEWHERE.get(whole) or NOT_HERE.get(whole, "")))
+    return listed
+
+
+def page() -> str:
+    """The text of `docs/names.md`."""
+    listed = names()
+    total = sum(map(len, listed.values()))
+    here = sum(row.here is not None or row.jax in ELSEWHERE for rows in listed.values() for row in rows)
+    lines = [
+        "# Names of JAX, and their counterparts",
+        "",
+        f"Of the {total:,} public names in these modules of JAX {jax.__version__}, {here:,} have a counterpart here.",
+        "Written by `python -m tests.names`; a test keeps it true.",
+    ]
+    for path, rows in listed.items():
+        lines += ["", f"## {path}", "", "| JAX | tracefx |", "| --- | --- |"]
+        for row in rows:
+            name = row.jax.removeprefix(f"{path}.")
+            lines.append(f"| `{name}` | {f'`{row.here}`' if row.here else row.note} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
