@@ -25,7 +25,6 @@ from tests.differential.records import Call, Library, Record, call, f32, i32, re
 from tracefx.testing.tolerances import PROGRAM
 
 DTYPES: Final = ("int32", "float64", "complex64")
-NUMBERS: Final = ("int32", "float64", "complex64")
 
 
 def scipy(name: str, *calls: Call, **kw: Any) -> Record:
