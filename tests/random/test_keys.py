@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import jax
+import jax.export
 import numpy as np
 import pytest
 
@@ -145,6 +146,20 @@ def test_keys_are_written_and_read() -> None:
     again = fx.programs.deserialize(fx.programs.serialize(closed))
     assert words(fx.jaxpr_as_fun(again)(2)[0]) == words(KEYS[2])
     assert repr(random.key(3)) == "Array(key<fry>[], words=[0, 3])"
+
+
+def test_programs_on_keys_leave_the_process() -> None:
+    def draw(keys: Array) -> tuple[Array, Array]:
+        return random.normal(keys[0], (2,)), random.split(keys[1])
+
+    exported = fx.export(fx.jit(draw))(KEYS)
+    numbers, new = fx.load(exported.serialize()).call(KEYS)
+    np.testing.assert_array_equal(numbers, draw(KEYS)[0])
+    assert words(new) == words(draw(KEYS)[1])
+    theirs = jax.random.wrap_key_data(jax.numpy.asarray(np.asarray(random.key_data(KEYS))))
+    in_jax = jax.export.deserialize(bytearray(exported.to_jax())).call(theirs)
+    np.testing.assert_array_equal(in_jax[0], numbers)
+    assert words_in_jax(in_jax[1]) == words(new)
 
 
 NO_NUMBERS: Final[dict[str, Callable[[Array], Any]]] = {

@@ -46,6 +46,9 @@ _DTYPES: Final[Mapping[DType, int]] = {
     dtypes.float8_e3m4: 24,
     dtypes.float8_e8m0fnu: 25,
     dtypes.float4_e2m1fn: 26,
+    dtypes.key_fry: 27,
+    dtypes.key_rbg: 28,
+    dtypes.key_urbg: 29,
 }
 _ON_DEVICE: Final = 1
 
@@ -114,5 +117,5 @@ def _tree(tree: TreeDescription, what: str) -> Table:
 def _aval(aval: ShapedArray) -> Table:
     dtype = _DTYPES.get(aval.dtype)
     if dtype is None:
-        raise SerializationError(f"JAX's format has no {aval.dtype}, as of {aval}")
+        raise SerializationError(f"JAX's format has no {dtypes.name(aval.dtype)}, as of {aval}")
     return Table({0: Number(0, 1), 1: [str(n) for n in aval.shape], 2: Number(dtype, 1), 3: Number(_ON_DEVICE, 1)})
