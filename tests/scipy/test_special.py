@@ -58,9 +58,10 @@ CASES: Final[dict[str, tuple[float, tuple[NDArray, ...]]]] = {
     "comb": (64, (whole(30, 60), whole(0, 30))),
     "poch": (128, (even(0.1, 10), even(0, 8))),
     "beta": (128, (scaled(0.05, 20), scaled(0.05, 20))),
-    "betainc": (128, (scaled(0.3, 60), scaled(0.3, 60), even(0.1, 0.9))),
+    "betainc": (256, (scaled(0.3, 60), scaled(0.3, 60), even(0.1, 0.9))),
     "gammainc": (256, (scaled(0.1, 60), scaled(0.5, 60))),
     "gammaincc": (256, (scaled(0.1, 60), scaled(0.5, 60))),
+    "digamma": (16, (scaled(0.01, 100),)),
     "polygamma": (32, (whole(1, 5), scaled(0.1, 50))),
     "zeta": (16, (scaled(1.1, 15), scaled(0.5, 30))),
     "logit": (4, (even(0, 1),)),
@@ -250,7 +251,7 @@ def test_small_functions() -> None:
 ENDS: Final = np.array([0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan])
 OF_ONE: Final = (
     *("erfcx", "dawsn", "ndtr", "ndtri", "log_ndtr", "expi", "exp1", "fresnel", "sici", "gamma", "gammasgn", "entr"),
-    *("loggamma", "factorial", "logit", "expit", "i0", "i1", "i0e", "i1e"),
+    *("loggamma", "digamma", "factorial", "logit", "expit", "i0", "i1", "i0e", "i1e"),
 )
 OF_TWO: Final = (
     "xlogy",

@@ -8,14 +8,14 @@ from typing import Final
 import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_beta, incomplete_gamma
 from tracefx.control.special.gamma_parts import log_beta, log_gamma, log_gamma_ratio, stirling
-from tracefx.control.special.polynomials import chebyshev
+from tracefx.control.special.polynomials import chebyshev, chebyshev_on
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.numpy.promoting import inexact, retyped
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops import special
 from tracefx.ops.static import static_int
-from tracefx.scipy.special.coefficients import GAMMA
+from tracefx.scipy.special.coefficients import DIGAMMA, GAMMA
 from tracefx.scipy.special.computing import computed, real
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
@@ -358,7 +358,27 @@ def digamma(x: ArrayLike) -> Array:
     >>> round(float(digamma(1.0)), 5)
     -0.57722
     """
-    return special.digamma(*real("digamma", x))
+    return computed("digamma", _digamma, x)
+
+
+_ROOT: Final = 1.4616321449683622
+"""Where `digamma` is 0, and what is left of that number."""
+_ROOT_REST: Final = 9.549995429965697e-17
+
+
+@custom_jvp
+@jit
+def _digamma(x: Array) -> Array:
+    """XLA's, but by a Chebyshev series near the root, and infinite at 0."""
+    near = (x > 1.25) & (x < 1.75)
+    z = fnp.where(near, x, 1.5)
+    close = ((z - _ROOT) - _ROOT_REST) * chebyshev_on(1.25, 1.75, DIGAMMA, z)
+    zero = x == 0
+    value = special.digamma(fnp.where(zero, 1.0, x))
+    return fnp.where(near, close, fnp.where(zero, -fnp.copysign(math.inf, x), value))
+
+
+_digamma.defjvps(lambda t, out, x: t * special.polygamma(fnp.ones_like(x), x))
 
 
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
