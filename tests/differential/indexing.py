@@ -186,6 +186,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, i32([0, 1, 2, 0]), 0),
         call(X, ROWS, None),
         call(X, i32([0], [1], [2])),
+        call(np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int32), 1),
         values=[
             call(X, i32([9, -9], [1, 0], [0, 0]), 1),
             call(X, i32([9, -9], [1, 0], [0, 0]), 1, mode="clip"),
