@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
+from contextlib import nullcontext
+from typing import final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.compiling import flags
+from tests.compiling import as_for_users, flags
 from tests.compiling import optimised as optimised
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
@@ -23,8 +26,19 @@ settings.load_profile("tracefx")
 gc.set_threshold(20_000, 20, 20)
 
 
+@final
+class Examples:
+    """Examples in docstrings are shown with the digits that users get."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        with as_for_users() if isinstance(item, pytest.DoctestItem) else nullcontext():
+            yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
+    config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
     # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     if config.getoption("--hypothesis-profile") != "long":

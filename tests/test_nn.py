@@ -16,6 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.compiling import as_for_users
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx import nn
 
@@ -35,6 +36,7 @@ NAMES: Final = ("relu", "sigmoid", "silu", "softplus", "gelu", "exact gelu")
 
 
 @pytest.mark.parametrize("function", ELEMENTWISE, ids=NAMES)
+@as_for_users()
 def test_an_elementwise_function(function: Callable[[Any, Any], Any]) -> None:
     x, y = both(EDGES)
 

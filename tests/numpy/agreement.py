@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tracefx.numpy as fnp
+from tests.compiling import compiled
 from tracefx.core.array import Array
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -95,14 +97,46 @@ def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *a
     assert got.weak_type == expected.weak_type or got.dtype == np.bool_
 
 
+REFUSALS: Final = (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError)
+
+
+def agree_at(
+    ours: Callable[..., object], theirs: Callable[..., object], calls: Sequence[Sequence[Any]], *, weak: bool = True
+) -> None:
+    """`agree` at the arguments of each call, which JAX compiles at one go. NumPy arrays become arrays of a library."""
+
+    def of(library: Callable[..., object], call: Sequence[Any], arrays: Sequence[Any]) -> object:
+        rest = iter(arrays)
+        return library(*[next(rest) if isinstance(a, np.ndarray) else a for a in call])
+
+    def together(given: Sequence[Sequence[jax.Array]]) -> list[object]:
+        outs: list[object] = []
+        for call, arrays in zip(calls, given, strict=True):
+            try:
+                outs.append(of(theirs, call, arrays))
+            except REFUSALS:
+                outs.append(None)
+        return outs
+
+    pairs = [[both(a) for a in call if isinstance(a, np.ndarray)] for call in calls]
+    expected = compiled(jax.jit, together)([[y for _, y in pair] for pair in pairs])
+    for call, pair, want in zip(calls, pairs, expected, strict=True):
+        got: object = None
+        with suppress(*REFUSALS):
+            got = of(ours, call, [x for x, _ in pair])
+        assert (got is None) == (want is None), f"{got!r} of {call} in place of {want!r}, None where one refuses"
+        if got is not None:
+            check(got, want, weak=weak)
+
+
 def agree(ours: Callable[[], object], theirs: Callable[[], object], *, exact: bool = False, weak: bool = True) -> None:
     """Both give the same, or both refuse."""
     try:
         expected = theirs()
-    except (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError):
+    except REFUSALS:
         try:
             got = ours()
-        except (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError):
+        except REFUSALS:
             return
         raise AssertionError(f"JAX refuses, but here the result is {got!r}") from None
     check(ours(), expected, exact=exact, weak=weak)

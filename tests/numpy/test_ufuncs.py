@@ -13,7 +13,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import DTYPES, agree, agree_in_type, both, check, f32, i32, numbers
+from tests.numpy.agreement import DTYPES, agree, agree_at, agree_in_type, both, check, f32, i32, numbers
 from tracefx.core.array import Array
 
 UNARY: Final = (
@@ -51,10 +51,8 @@ def test_a_function_of_two_arguments(name: str) -> None:
     for one, other in itertools.product(DTYPES, DTYPES):
         if not accepted(name, one, other):
             agree_in_type(f, g, numbers(one, (9,), 1), numbers(other, (9,), 2))
-    for one, other in VALUES:
-        if not accepted(name, one, other):
-            (x1, y1), (x2, y2) = both(numbers(one, (9,), 1)), both(numbers(other, (9,), 2))
-            agree(lambda: f(x1, x2), lambda: g(y1, y2))  # noqa: B023
+    pairs = [(one, other) for one, other in VALUES if not accepted(name, one, other)]
+    agree_at(f, g, [(numbers(one, (9,), 1), numbers(other, (9,), 2)) for one, other in pairs])
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -64,14 +62,10 @@ def test_a_number_on_either_side(name: str, scalar: Any) -> None:
     # JAX's `hypot` and powers of bools lose the weak type of their operands on the way.
     weak = name not in ("hypot", "power")
     kind = "bool" if scalar is True else "complex64" if isinstance(scalar, complex) else "number"
-    for dtype in ("bool", "uint8", "bfloat16"):
-        if accepted(name, dtype, kind):
-            continue
-        x, y = both(numbers(dtype, (4,), 3))
-        agree(lambda: f(x, scalar), lambda: g(y, scalar), weak=weak)  # noqa: B023
-        agree(lambda: f(scalar, x), lambda: g(scalar, y), weak=weak)  # noqa: B023
-    if not accepted(name, kind, kind):
-        agree(lambda: f(scalar, 2), lambda: g(scalar, 2), weak=weak)
+    known = [numbers(d, (4,), 3) for d in ("bool", "uint8", "bfloat16") if not accepted(name, d, kind)]
+    calls = [pair for x in known for pair in ((x, scalar), (scalar, x))]
+    calls += [] if accepted(name, kind, kind) else [(scalar, 2)]
+    agree_at(f, g, calls, weak=weak)
 
 
 def test_shapes_that_do_not_broadcast() -> None:
