@@ -111,11 +111,12 @@ def test_a_copy_is_asked_for() -> None:
     assert out.tolist() == [0.0, 1.0, 2.0]
 
 
-def test_memory_that_xla_cannot_use_is_no_reason_to_fail_unless_sharing_is_asked_for() -> None:
+def test_memory_that_xla_cannot_use_is_copied_onto_a_device_unless_that_is_refused() -> None:
     x = np.arange(64.0)[::2]
-    assert fnp.from_dlpack(x).tolist() == x.tolist()
+    (device,) = fx.devices()
+    assert fnp.from_dlpack(x, device=device).tolist() == x.tolist()
     with pytest.raises(BufferError, match="cannot be shared without a copy"):
-        fnp.from_dlpack(x, copy=False)
+        fnp.from_dlpack(x, device=device, copy=False)
 
 
 def test_what_came_by_dlpack_is_computed_with() -> None:

@@ -131,6 +131,10 @@ class Backend(Protocol):
         """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be."""
         ...
 
+    def view_dlpack(self, external: SupportsDLPack) -> NDArray:
+        """Another library's array in host memory as it lies there; `BufferError` if it is elsewhere."""
+        ...
+
     def read(self, buffer: Buffer) -> NDArray:
         """The numbers, without a copy where the device's memory is the host's. Waits for them."""
         ...

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
-from typing import Final, Generic, TypeAlias, TypeVar, final
+from typing import Final, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
 from attrs import frozen
 from typing_extensions import override
@@ -102,6 +102,19 @@ class Tracer(Array):
         raise error(
             f"{self}, made by {self.handler.title}{at_origin(self.origin)}, has a type but no value of its own: "
             f"{self.handler.title} traces without numbers"
+        )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, can't be pickled: it means nothing outside "
+            "the call that is traced; pickle what the transformed function returns"
         )
 
     @override

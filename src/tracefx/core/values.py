@@ -104,13 +104,23 @@ class ConcreteArray(Array):
     ) -> CapsuleType:
         if dtypes.is_key(self.aval.dtype):
             self.concrete(ConcretizationError)
+        if self.device.platform == "cpu":
+            _check_export(stream, dl_device)
+            if max_version is not None and max_version >= (1, 0) and self.aval.dtype.isbuiltin == 1 and _SAYS_READ_ONLY:
+                # Such a capsule lies anywhere, and says that nobody may write to it unless it is a copy.
+                host = np.array(self.numpy()) if copy else self.concrete(ConcretizationError)
+                return host.__dlpack__(max_version=max_version)
         if copy:
             return ConcreteArray(self.aval, private_copy(self.numpy(), self.aval.dtype)).__dlpack__()
         buffer = self.buffer
         if buffer is None:
             buffer = BACKEND.value.put(self.numpy(), None)
-            self.adopt(buffer)
+            self.buffer, self.host = buffer, None  # from now on both are the memory that is exported
         return BACKEND.value.to_dlpack(buffer)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The numbers for `memoryview(x)` from Python 3.12 on (PEP 688), not to be written to."""
+        return self.concrete(ConcretizationError).data
 
     def __copy__(self) -> ConcreteArray:
         return self
@@ -145,6 +155,21 @@ class ConcreteArray(Array):
         """As NumPy formats them, which shows a number without axes to the last digit."""
         host = self.numpy()
         return format(host if host.ndim else host[()], spec)
+
+
+_SAYS_READ_ONLY: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""Whether NumPy makes the capsules of DLPack 1.0; those of before can't say that memory is read-only."""
+
+
+def _check_export(stream: int | None, dl_device: tuple[int, int] | None) -> None:
+    """What a consumer may ask of numbers in host memory."""
+    if stream is not None:
+        raise ValueError(f"__dlpack__: numbers in host memory have no streams, stream must be None, got {stream!r}")
+    if dl_device is not None and tuple(dl_device) != (1, 0):
+        raise BufferError(
+            f"__dlpack__: the numbers are in host memory, dl_device (1, 0), and can't be exported to {dl_device}: "
+            "move them there with the consumer's own functions"
+        )
 
 
 def _unpickled(host: NDArray, weak_type: bool) -> ConcreteArray:

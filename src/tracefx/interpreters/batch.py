@@ -10,7 +10,9 @@ from typing import ClassVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import Device
 from tracefx.core.effects import NamedAxis, of_each
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, under
 from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
@@ -36,6 +38,11 @@ class BatchTracer(Tracer):
         self.dim = dim
         self.origin = origin
         self.aval = val.aval.without_axis(dim)
+
+    @property
+    @override
+    def device(self) -> Device | None:
+        return self.val.device if isinstance(self.val, Array) else None
 
     @override
     def __repr__(self) -> str:

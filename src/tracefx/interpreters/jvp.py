@@ -10,7 +10,9 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import (
     ConcretizationError,
@@ -49,6 +51,11 @@ class JVPTracer(Tracer):
         self.tangent = tangent
         self.origin = origin
         self.aval = primal.aval
+
+    @property
+    @override
+    def device(self) -> Device | None:
+        return self.primal.device if isinstance(self.primal, Array) else None
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:

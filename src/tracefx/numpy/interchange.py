@@ -89,11 +89,22 @@ def fromfunction(function: Callable[..., Array], shape: ShapeLike, *, dtype: DTy
 def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
     """An array of another library, by the DLPack protocol; its memory is shared unless `copy` is true.
 
+    Nobody may write to shared memory any more. With a `device`, memory that XLA can't use as it lies is copied, or a
+    BufferError if `copy` is false.
+
     >>> from_dlpack(np.arange(3))
     Array([0, 1, 2], dtype=int64)
     """
     if isinstance(x, Array) and not copy and device is None:
         return x
+    if not copy and device is None:
+        host = BACKEND.value.view_dlpack(x)
+        if host.dtype.isnative:
+            host = host.view()
+            host.flags.writeable = False
+            return ConcreteArray(
+                ShapedArray(host.shape, dtypes.as_dtype(host.dtype, "from_dlpack: the dtype of x")), host
+            )
     buffer = BACKEND.value.from_dlpack(x, device, copy)
     found = BACKEND.value.read(buffer)
     return ConcreteArray(ShapedArray(found.shape, found.dtype), None, buffer)

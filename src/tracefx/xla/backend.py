@@ -283,6 +283,9 @@ class XlaBackend:
         where = runtime.devices()[0] if device is None else cast(runtime.Device, device)
         return runtime.from_dlpack(external, where, copy=copy)
 
+    def view_dlpack(self, external: SupportsDLPack) -> NDArray:
+        return runtime.view_dlpack(external)
+
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))
 

@@ -49,6 +49,7 @@ from tracefx.xla.runtime.buffers import (
     put,
     to_dlpack,
     to_numpy,
+    view_dlpack,
 )
 from tracefx.xla.runtime.building import (
     Attribute,
@@ -120,6 +121,7 @@ __all__ = [
     "device_of",
     "to_dlpack",
     "from_dlpack",
+    "view_dlpack",
     "SupportsDLPack",
     # executables
     "CompilerOption",

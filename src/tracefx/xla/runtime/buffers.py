@@ -224,6 +224,19 @@ def to_dlpack(buffer: Buffer) -> CapsuleType:
     return to_capsule(buffer)
 
 
+def view_dlpack(external: SupportsDLPack) -> AnyArray:
+    """NumPy's view of another library's array in host memory, which lives as long as the view.
+
+    Raises:
+        BufferError: if the array is not in host memory.
+    """
+    kind = external.__dlpack_device__()[0]
+    if kind != _DLPACK_CPU:
+        raise BufferError(f"from_dlpack takes arrays in host memory, got one on DLPack device type {int(kind)}")
+    # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
+    return external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
+
+
 def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None = None) -> Buffer:
     """A buffer of another library's array in host memory.
 
@@ -233,11 +246,7 @@ def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None =
     Raises:
         BufferError: if the array is not in host memory, or `copy=False` and XLA cannot use the memory where it lies.
     """
-    kind = external.__dlpack_device__()[0]
-    if kind != _DLPACK_CPU:
-        raise BufferError(f"from_dlpack takes arrays in host memory, got one on DLPack device type {int(kind)}")
-    # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
-    array = external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
+    array = view_dlpack(external)
     if copy is False and not (array.flags.c_contiguous and address(array) % ALIGNMENT == 0):
         raise BufferError(
             f"memory at {address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
