@@ -15,20 +15,16 @@ import importlib as _importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracefx.control.sinking import dce_sink
-from tracefx.control.special.bessel import bessel_i0e, bessel_i1e
-from tracefx.control.special.incomplete_beta import betainc
-from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
 from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
+from tracefx.lax.rooms import LATE as _LATE
 from tracefx.ops import collective, exchange, selection
 from tracefx.ops.accuracy import AccuracyMode, Tolerance
 from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
 from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
-from tracefx.ops.bit_generator import RandomAlgorithm, rng_bit_generator
 from tracefx.ops.bitwise import (
     bitwise_and,
     bitwise_not,
@@ -42,23 +38,6 @@ from tracefx.ops.collective import AxisName, axis_index, axis_size
 from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
 from tracefx.ops.complex import complex, conj, imag, is_finite, real
 from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, batch_matmul, dot, dot_general
-from tracefx.ops.convolution import conv_general_dilated
-from tracefx.ops.convolution_forms import (
-    conv,
-    conv_general_dilated_local,
-    conv_general_dilated_patches,
-    conv_transpose,
-    conv_with_general_padding,
-)
-from tracefx.ops.convolution_numbers import (
-    ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers,
-    conv_dimension_numbers,
-    conv_general_permutations,
-    conv_general_shape_tuple,
-    conv_shape_tuple,
-    conv_transpose_shape_tuple,
-)
 from tracefx.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
 from tracefx.ops.cutting import pad, rev, slice
 from tracefx.ops.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
@@ -72,15 +51,10 @@ from tracefx.ops.dynamic import (
 )
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
-from tracefx.ops.fourier import FftType, fft
-from tracefx.ops.high_product import mulhi
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
-from tracefx.ops.moving_windows import reduce_window_shape_tuple
-from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.pairs import atan2, nextafter
 from tracefx.ops.powers import integer_pow, pow, reciprocal, square
-from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
 from tracefx.ops.reduction import (
     argmax,
     argmin,
@@ -93,12 +67,10 @@ from tracefx.ops.reduction import (
 )
 from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision, stage
 from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
-from tracefx.ops.scaled import scaled_dot
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
 from tracefx.ops.shaping import broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, empty, shape_as_value
-from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
 from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
 from tracefx.ops.transcendental import (
     acos,
@@ -125,16 +97,60 @@ from tracefx.ops.transcendental import (
 )
 from tracefx.ops.windows import GatherScatterMode
 from tracefx.transforms.branches import cond, platform_dependent, switch
-from tracefx.transforms.composites import composite
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
-from tracefx.transforms.reductions import reduce, reduce_window
 from tracefx.transforms.scans import map, scan
-from tracefx.transforms.scatter_apply import scatter_apply
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:
+    from tracefx.control.sinking import dce_sink
+    from tracefx.control.special.bessel import bessel_i0e, bessel_i1e
+    from tracefx.control.special.incomplete_beta import betainc
+    from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
     from tracefx.lax import linalg as linalg
+    from tracefx.ops.bit_generator import RandomAlgorithm, rng_bit_generator
+    from tracefx.ops.convolution import conv_general_dilated
+    from tracefx.ops.convolution_forms import (
+        conv,
+        conv_general_dilated_local,
+        conv_general_dilated_patches,
+        conv_transpose,
+        conv_with_general_padding,
+    )
+    from tracefx.ops.convolution_numbers import (
+        ConvDimensionNumbers,
+        ConvGeneralDilatedDimensionNumbers,
+        conv_dimension_numbers,
+        conv_general_permutations,
+        conv_general_shape_tuple,
+        conv_shape_tuple,
+        conv_transpose_shape_tuple,
+    )
+    from tracefx.ops.fourier import FftType, fft
+    from tracefx.ops.high_product import mulhi
+    from tracefx.ops.moving_windows import reduce_window_shape_tuple
+    from tracefx.ops.padding_types import padtype_to_pads
+    from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
+    from tracefx.ops.scaled import scaled_dot
+    from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
+    from tracefx.transforms.composites import composite
+    from tracefx.transforms.reductions import reduce, reduce_window
+    from tracefx.transforms.scatter_apply import scatter_apply
+else:  # type checkers would take it to have any name
+
+    def __getattr__(name: str) -> object:
+        where = _LATE.get(name)
+        if where is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _importlib.import_module(where)
+        found: object = module if where == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
+
 
 __all__ = [
     # loops and branches
@@ -470,9 +486,3 @@ def all_to_all(x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int
     [[0, 1], [0, 1]]
     """
     return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
-
-
-def __getattr__(name: str) -> object:
-    if name == "linalg":  # loaded by those who ask for it
-        return _importlib.import_module("tracefx.lax.linalg")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
