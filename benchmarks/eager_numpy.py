@@ -1,4 +1,4 @@
-"""Functions of `tracefx.numpy` on small arrays, beside those of `jax.numpy`: one call each, nothing compiled around it."""
+"""Functions of `tracefx.numpy` on small arrays beside those of `jax.numpy`: one call each, nothing compiled around."""
 
 from __future__ import annotations
 
@@ -179,6 +179,4 @@ def small(namespace: Any) -> Small:
 def subjects() -> Iterator[Subject]:
     ours, theirs = small(fnp), small(jnp)
     for name, call in CALLS.items():
-        yield Subject(
-            GROUP, name, functools.partial(call, ours), functools.partial(call, theirs), BOUND, blocks=BLOCKS
-        )
+        yield Subject(GROUP, name, functools.partial(call, ours), functools.partial(call, theirs), BOUND, blocks=BLOCKS)

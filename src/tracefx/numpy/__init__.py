@@ -25,25 +25,18 @@ from tracefx.numpy.creation import (
     array,
     asarray,
     copy,
-    diag,
-    diagonal,
     empty,
     empty_like,
-    eye,
     full,
     full_like,
-    identity,
     linspace,
     meshgrid,
     ones,
     ones_like,
-    trace,
-    tri,
-    tril,
-    triu,
     zeros,
     zeros_like,
 )
+from tracefx.numpy.diagonals import diag, diagonal, eye, identity, trace, tri, tril, triu
 from tracefx.numpy.floats import copysign, nextafter, signbit
 from tracefx.numpy.indexing import (
     getitem,

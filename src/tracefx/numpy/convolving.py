@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.promoting import converted, inexact_dtype, retyped
 from tracefx.ops import basis, complex, convolution, cutting
 from tracefx.ops.contraction import PrecisionLike
+
+_MODES: Final = frozenset({"full", "same", "valid"})
 
 
 def convolve(
@@ -29,11 +36,15 @@ def convolve(
 
     Raises ValueError for operands that aren't vectors or have no elements, and for other modes.
 
-    >>> import numpy as np
     >>> convolve(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
     """
     x, y = _vectors("convolve", a, v, preferred_element_type)
+    if (
+        (precision is None and preferred_element_type is None and mode in _MODES)
+        and (found := numpys(functools.partial(np.convolve, mode=mode), x, y)) is not None
+    ):  # fmt: skip
+        return found
     if x.aval.size < y.aval.size:
         x, y = y, x
     return _slid("convolve", x, cutting.rev(y, (0,)), mode, precision, preferred_element_type)
@@ -49,11 +60,15 @@ def correlate(
 ) -> Array:
     """The sums of `a[k + j] * conj(v[j])` over `j`, for each `k`; `mode` and the rest are those of `convolve`.
 
-    >>> import numpy as np
     >>> correlate(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([3.5], dtype=float32)
     """
     x, y = _vectors("correlate", a, v, preferred_element_type)
+    if (
+        (precision is None and preferred_element_type is None and mode in _MODES)
+        and (found := numpys(functools.partial(np.correlate, mode=mode), x, y)) is not None
+    ):  # fmt: skip
+        return found
     if dtypes.is_complex(y.aval.dtype):
         y = complex.conj(y)
     if x.aval.size >= y.aval.size:

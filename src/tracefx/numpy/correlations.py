@@ -8,7 +8,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.creation import diag, full, zeros
+from tracefx.numpy.creation import full, zeros
+from tracefx.numpy.diagonals import diag
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.linear import dot
 from tracefx.numpy.promoting import converted, inexact_dtype, operand, retyped

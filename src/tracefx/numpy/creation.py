@@ -22,13 +22,12 @@ from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, from_numpy
+from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import dtype_of, inexact_dtype, no_out, operand, promoted, retyped, to_type
-from tracefx.numpy.reductions import sum
+from tracefx.numpy.promoting import dtype_of, inexact_dtype, operand, promoted, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
-from tracefx.numpy.ufuncs import choose, like
-from tracefx.ops import arithmetic, basis, comparison, elementwise, rounding, shape
+from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
 from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
 
@@ -390,9 +389,14 @@ def linspace(
     computed = inexact_dtype(new)
     first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
     shared = first.aval.shape or last.aval.shape
+    intervals = count - 1 if endpoint else count
+    if (
+        (not shared and intervals > 0 and not retstep and not axis and device is None and computed == new)
+        and (found := numpys(lambda u, v: _spaced(u, v, intervals, endpoint), first, last, weak=False)) is not None
+    ):  # fmt: skip
+        return found
     if shared:
         first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
-    intervals = count - 1 if endpoint else count
     rows = [basis.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
     if count == 0:
         out = shape.slice_axis(rows[0], 0, 0, 0)
@@ -414,6 +418,13 @@ def linspace(
     if intervals > 0:
         return out, arithmetic.div(arithmetic.sub(last, first), to_type(intervals, computed))
     return out, basis.full(ShapedArray((), computed), math.nan)
+
+
+def _spaced(first: NDArray, last: NDArray, intervals: int, endpoint: bool) -> NDArray:
+    """`linspace` of NumPy's numbers: each row is a weighted mean of both ends, and the last one is there exactly."""
+    share = np.arange(intervals, dtype=first.dtype) / first.dtype.type(intervals)
+    out: NDArray = first * (1 - share) + last * share
+    return np.append(out, last) if endpoint else out
 
 
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
@@ -442,144 +453,3 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
         own = [n if i == place or not sparse else 1 for i, n in enumerate(sizes)]
         grids.append(basis.broadcast_in_dim(basis.reshape(v, (v.aval.size,)), own, (place,)))
     return grids
-
-
-# ------------------------------------------------------------------ diagonals
-
-
-def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Device | None = None
-) -> Array:
-    """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k` and zeros elsewhere.
-
-    >>> eye(2)
-    Array([[1., 0.],
-           [0., 1.]], dtype=float32)
-    """
-    out = as_array(retyped(_on("eye", N, N if M is None else M, k), _default_float("eye", dtype)))
-    return placed(out, device)
-
-
-def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """`f32[n, n]` with ones on the diagonal.
-
-    >>> identity(1)
-    Array([[1.]], dtype=float32)
-    """
-    return eye(n, dtype=dtype)
-
-
-def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """`f32[N, M]` with ones on diagonal `k` and below.
-
-    >>> tri(2)
-    Array([[1., 0.],
-           [1., 1.]], dtype=float32)
-    """
-    return as_array(retyped(_below("tri", N, N if M is None else M, k), _default_float("tri", dtype)))
-
-
-def _default_float(name: str, dtype: DTypeLike | None) -> DType:
-    return dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
-
-
-def _numbers(name: str, n: int, m: int, axis: int) -> Array:
-    """The row (`axis` 0) or column number of each element of `f32[n, m]`."""
-    return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
-
-
-def _plus(numbers: Array, k: int, name: str) -> Array:
-    return elementwise.add(numbers, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
-
-
-def _below(name: str, n: int, m: int, k: int) -> Array:
-    """Which elements of a matrix are on diagonal `k` or below."""
-    return comparison.ge(_plus(_numbers(name, n, m, 0), k, name), _numbers(name, n, m, 1))
-
-
-def _on(name: str, n: int, m: int, k: int) -> Array:
-    """Which elements of a matrix are on diagonal `k`."""
-    rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
-    return comparison.eq(_plus(rows, k, name), columns)
-
-
-def tril(m: ArrayLike, k: int = 0) -> Array:
-    """`m` with zeros above diagonal `k` of the last two axes.
-
-    >>> tril(np.ones((2, 2))).tolist()
-    [[1.0, 0.0], [1.0, 1.0]]
-    """
-    x = _matrices("tril", m)
-    below = _below("tril", x.aval.shape[-2], x.aval.shape[-1], k)
-    return choose(basis.broadcast_to(below, x.aval.shape), x, like(x, False))
-
-
-def triu(m: ArrayLike, k: int = 0) -> Array:
-    """`m` with zeros below diagonal `k` of the last two axes.
-
-    >>> triu(np.ones((2, 2))).tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    x = _matrices("triu", m)
-    below = _below("triu", x.aval.shape[-2], x.aval.shape[-1], k - 1)
-    return choose(basis.broadcast_to(below, x.aval.shape), like(x, False), x)
-
-
-def _matrices(name: str, m: ArrayLike) -> Value:
-    x = operand(m, f"{name}: m")
-    if x.aval.ndim < 2:
-        raise ValueError(f"{name}: m must have at least two axes, got {x.aval}")
-    return x
-
-
-def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """Diagonal `offset` of the matrices along two axes, as a new last axis.
-
-    >>> diagonal(np.arange(4).reshape(2, 2))
-    Array([0, 3], dtype=int32)
-    """
-    x = operand(a, "diagonal: a")
-    if x.aval.ndim < 2:
-        raise ValueError(f"diagonal: a must have at least two axes, got {x.aval}")
-    x = moveaxis(x, (axis1, axis2), (-2, -1))
-    (m, n), stacks = x.aval.shape[-2:], x.aval.shape[:-2]
-    first = offset if offset >= 0 else -offset * n
-    count = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
-    # Along the flattened rows, neighbours on a diagonal are one row and one column apart.
-    flat = basis.reshape(x, (*stacks, m * n))
-    last = first + (count - 1) * (n + 1) + 1 if count else first
-    starts, limits = (*[0] * len(stacks), min(first, m * n)), (*stacks, min(last, m * n))
-    return shape.slice(flat, starts, limits, (*[1] * len(stacks), n + 1))
-
-
-def diag(v: ArrayLike, k: int = 0) -> Array:
-    """A matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
-
-    >>> diag(np.arange(1, 3)).tolist()
-    [[1, 0], [0, 2]]
-    """
-    x = operand(v, "diag: v")
-    if x.aval.ndim == 2:
-        return diagonal(x, k)
-    if x.aval.ndim != 1:
-        raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
-    n = x.aval.size + abs(k)
-    x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
-    return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
-
-
-def trace(
-    a: ArrayLike,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-) -> Array:
-    """The sum of diagonal `offset` of the matrices along two axes.
-
-    >>> trace(np.eye(3))
-    Array(3., dtype=float32)
-    """
-    no_out("trace", out)
-    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)

@@ -105,8 +105,14 @@ def gradient(
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
     if len(places) < 2:
         places = [*(places or [as_array(to_type(1.0, dtype, True))])] * len(along)
-    found = [_derivative(x, h, axis=i) for i, h in zip(along, places, strict=True)]
+    found = [_along(x, h, i) for i, h in zip(along, places, strict=True)]
     return found[0] if len(found) == 1 else found
+
+
+def _along(x: Array, h: Array, axis: int) -> Array:
+    if not h.ndim and (found := numpys(lambda v, by: np.gradient(v, by, axis=axis), x, h)) is not None:
+        return found
+    return _derivative(x, h, axis=axis)
 
 
 @at_once

@@ -24,16 +24,20 @@ INTEGERS: Final = frozenset(
     }
 )
 NUMBERS: Final = FLOATS | INTEGERS
+ALL: Final = NUMBERS | {dtypes.bool_}
 
 
-def numpys(kernel: Callable[..., Any], *values: Value, among: frozenset[DType] = FLOATS) -> Array | None:
-    """`kernel` of the numbers of values; None where they are traced, or one is not of these dtypes.
+def numpys(
+    kernel: Callable[..., Any], *values: Value, among: frozenset[DType] = FLOATS, weak: bool | None = None
+) -> Array | None:
+    """`kernel` of the numbers of values; None where they are traced, or one is not of these dtypes. The result has the
+    weak type of the first value, unless `weak` says.
 
     The kernel gives what the compiled operations do, which is why dtypes are let in by name: NumPy has no fast
     functions for others, or rounds differently.
     """
     found = _called(kernel, values, among)
-    return None if found is None else _array(found, values[0].aval.weak_type)
+    return None if found is None else _array(found, values[0].aval.weak_type if weak is None else weak)
 
 
 def numpys_pair(kernel: Callable[..., Any], *values: Value) -> tuple[Array, Array] | None:

@@ -12,7 +12,8 @@ from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
 from tracefx.numpy import linalg
-from tracefx.numpy.creation import arange, asarray, diag, ones, zeros
+from tracefx.numpy.creation import arange, asarray, ones, zeros
+from tracefx.numpy.diagonals import diag
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.kinds import promote_types
 from tracefx.numpy.linear import matmul, outer

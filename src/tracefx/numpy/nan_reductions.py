@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
+from tracefx.numpy.evaluated import FLOATS, numpys
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.ufuncs import choose, like
@@ -30,6 +33,8 @@ def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]
     if not dtypes.is_inexact(x.aval.dtype):
         return x, None
     strange = isnan(x)
+    if (found := numpys(lambda v, at: np.where(at, fill, v), x, strange, among=FLOATS | {dtypes.bool_})) is not None:
+        return found, strange
     return choose(strange, like(x, fill), x), strange
 
 
@@ -44,7 +49,6 @@ def nansum(
 ) -> Array:
     """The sum over `axis` of what is not NaN.
 
-    >>> import numpy as np
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
     """
@@ -63,7 +67,6 @@ def nanprod(
 ) -> Array:
     """The product over `axis` of what is not NaN.
 
-    >>> import numpy as np
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float32)
     """
@@ -84,10 +87,11 @@ def nanmax(
 ) -> Array:
     """The greatest element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
 
-    >>> import numpy as np
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
     """
+    if (found := _ignoring(np.fmax, "nanmax", a, axis, keepdims, out, initial, where)) is not None:
+        return found
     return _extreme("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
@@ -101,11 +105,23 @@ def nanmin(
 ) -> Array:
     """The least element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
 
-    >>> import numpy as np
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
     """
+    if (found := _ignoring(np.fmin, "nanmin", a, axis, keepdims, out, initial, where)) is not None:
+        return found
     return _extreme("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
+
+
+def _ignoring(
+    ufunc: np.ufunc, name: str, a: ArrayLike, axis: Axes, keepdims: bool, *others: ArrayLike | None
+) -> Array | None:
+    """The reduction by a function of NumPy's that ignores NaN itself, where there are numbers, and no `others`."""
+    x = operand(a, f"{name}: a")
+    over = reductions.axes(name, axis, x.aval.ndim)
+    if 0 in x.aval.shape or any(other is not None for other in others):
+        return None
+    return numpys(lambda v: ufunc.reduce(v, over, keepdims=keepdims), x, weak=False)
 
 
 def _extreme(
@@ -130,7 +146,6 @@ def _extreme(
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the greatest element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
 
-    >>> import numpy as np
     >>> nanargmax(np.array([1.0, np.nan, 2.0]))
     Array(2, dtype=int32)
     """
@@ -140,7 +155,6 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the least element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
 
-    >>> import numpy as np
     >>> nanargmin(np.array([1.0, np.nan, 2.0]))
     Array(0, dtype=int32)
     """
@@ -172,7 +186,6 @@ def nanmean(
 ) -> Array:
     """The mean over `axis` of what is not NaN; NaN of nothing.
 
-    >>> import numpy as np
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
@@ -221,7 +234,6 @@ def nanvar(
 ) -> Array:
     """The variance over `axis` of what is not NaN: as `var` of those elements.
 
-    >>> import numpy as np
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
@@ -274,7 +286,6 @@ def nanstd(
 ) -> Array:
     """The standard deviation over `axis` of what is not NaN: the square root of `nanvar`.
 
-    >>> import numpy as np
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
@@ -288,7 +299,6 @@ def nanstd(
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """The sums of the elements up to each one along `axis`, NaN counting as 0; without `axis`, of the flattened array.
 
-    >>> import numpy as np
     >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
@@ -299,7 +309,6 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     """The products of the elements up to each one along `axis`, NaN counting as 1; without `axis`, of the flattened
     array.
 
-    >>> import numpy as np
     >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()
     [3.0, 3.0, 6.0]
     """

@@ -8,11 +8,12 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped
 from tracefx.numpy.reductions import sum
@@ -47,6 +48,8 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     Array(11, dtype=int32)
     """
     coefficients, at_ = _coefficients_and("polyval", p, x)
+    if (found := numpys(_horner, coefficients, at_, among=NUMBERS, weak=False)) is not None:
+        return found
     start = zeros(broadcast_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
     if coefficients.shape[0] <= unroll:
         out = start
@@ -54,6 +57,15 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
             out = add(multiply(out, at_), coefficients[i])
         return out
     return scan(lambda y, c: (add(multiply(y, at_), c), None), start, coefficients, unroll=unroll)[0]
+
+
+def _horner(p: NDArray, x: NDArray) -> NDArray:
+    """`polyval` of NumPy's arrays."""
+    out: NDArray = np.zeros(np.broadcast_shapes(p.shape[1:], x.shape), p.dtype)
+    for c in p:
+        out *= x
+        out += c
+    return out
 
 
 def _coefficients_and(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Array]:

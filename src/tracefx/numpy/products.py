@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.joining import stack
 from tracefx.numpy.linear import matmul
 from tracefx.numpy.promoting import converted, operand
@@ -33,10 +34,13 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = [moveaxis(operand(v, f"cross: {what}"), along, -1) for v, what, along in ((a, "a", axisa), (b, "b", axisb))]
+    x, y = converted("cross", operand(a, "cross: a"), operand(b, "cross: b"))
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     for v in (x, y):
         if v.shape[-1] not in (2, 3):
             raise ValueError(f"cross: vectors must have 2 or 3 components, got {v.aval}")
+    if x.shape == y.shape and x.shape[-1] == 3 and (found := numpys(_crossed, x, y, among=NUMBERS)) is not None:
+        return moveaxis(found, -1, axisc)
     (a0, a1, *a2), (b0, b1, *b2) = [[v[..., i] for i in range(v.shape[-1])] for v in (x, y)]
     last = _minor(a0, b1, a1, b0)
     if not a2 and not b2:
@@ -44,6 +48,17 @@ def cross(
     up = multiply(a1, b2[0]) if not a2 else -multiply(a2[0], b1) if not b2 else _minor(a1, b2[0], a2[0], b1)
     over = -multiply(a0, b2[0]) if not a2 else multiply(a2[0], b0) if not b2 else _minor(a2[0], b0, a0, b2[0])
     return moveaxis(stack([up, over, last], -1), -1, axisc)
+
+
+def _crossed(x: NDArray, y: NDArray) -> NDArray:
+    """`cross` of NumPy's vectors in space."""
+    a0, a1, a2 = [x[..., i] for i in range(3)]
+    b0, b1, b2 = [y[..., i] for i in range(3)]
+    parts = a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
+    out = np.empty((*parts[0].shape, 3), x.dtype)
+    for i, part in enumerate(parts):
+        out[..., i] = part
+    return out
 
 
 def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
@@ -59,7 +74,10 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     x, y = converted("kron", a, b)
     rank = max(x.aval.ndim, y.aval.ndim)
     x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
+    even, odd = (None, slice(None)) * rank, (slice(None), None) * rank
     sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
+    if (found := numpys(lambda v, w: (v[odd] * w[even]).reshape(sizes), x, y, among=NUMBERS)) is not None:
+        return found
     spread = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
     return basis.reshape(multiply(*spread), sizes)
 

@@ -18,10 +18,11 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.logic import truth
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, no_out, operand, retyped, to_type
 from tracefx.numpy.ufuncs import choose, conjugate, like
@@ -218,6 +219,9 @@ def _extreme(
             raise ValueError(
                 f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result in that case"
             )
+        fold: Callable[..., NDArray] = np.maximum.reduce if name == "max" else np.minimum.reduce
+        if (found := numpys(lambda v: fold(v, over, keepdims=keepdims), x, among=NUMBERS)) is not None:
+            return found
     found = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
     if initial is not None:
         found = combine(_scalar(name, initial, x.aval.dtype), found)
@@ -375,10 +379,32 @@ def mean(
     no_out("mean", out)
     x = operand(a, "mean: a")
     over = axes("mean", axis, x.aval.ndim)
+    if dtype is None and where is None and (found := numpys(_mean_by(over, keepdims), x, weak=False)) is not None:
+        return found
     result = _mean_dtype("mean", x, dtype)
     x = retyped(x, _computed(result))
     total = sum(x, over, keepdims=keepdims, where=where)
     return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
+
+
+_ADDED: Final[Callable[..., NDArray]] = np.add.reduce
+
+
+def _mean_by(over: tuple[int, ...], keepdims: bool) -> Callable[[NDArray], NDArray]:
+    """`mean` of NumPy's arrays."""
+    return lambda v: _ADDED(v, over, keepdims=keepdims) / math.prod([v.shape[i] for i in over])
+
+
+def _variance_by(over: tuple[int, ...], keepdims: bool, less: float) -> Callable[[NDArray], NDArray]:
+    """`var` of NumPy's arrays, with the count of elements less by `less`."""
+
+    def kernel(v: NDArray) -> NDArray:
+        count = math.prod([v.shape[i] for i in over])
+        centered = v - _ADDED(v, over, keepdims=True) / count
+        total: NDArray = _ADDED(centered * centered, over, keepdims=keepdims)
+        return total / (count - less) if count > less else total * math.nan
+
+    return kernel
 
 
 def var(
@@ -405,6 +431,12 @@ def var(
         raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; give one of them")
     x = operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
+    less = float(ddof if correction is None else correction)
+    if (
+        (dtype is None and where is None and mean is None)
+        and (found := numpys(_variance_by(over, keepdims, less), x, weak=False)) is not None
+    ):  # fmt: skip
+        return found
     computed = _mean_dtype("var", x, dtype)
     if not dtypes.is_inexact(computed):
         raise ValueError(f"var: dtype must be of floats or complex numbers, got {computed}")
@@ -421,9 +453,7 @@ def var(
     else:
         squares = powers.square(centered)
     total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(
-        _count("var", squares, over, where, keepdims), like(squares, float(ddof if correction is None else correction))
-    )
+    count = arithmetic.sub(_count("var", squares, over, where, keepdims), like(squares, less))
     positive = comparison.gt(count, like(squares, 0.0))
     divisor = count if where is None else choose(positive, count, like(squares, 1.0))  # nor has NaN a derivative
     quotient = arithmetic.div(total, divisor)

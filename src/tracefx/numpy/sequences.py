@@ -6,7 +6,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.creation import diag, linspace
+from tracefx.numpy.creation import linspace
+from tracefx.numpy.diagonals import diag
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.promoting import inexact_dtype, operand, retyped, to_type
 from tracefx.numpy.shapes import moveaxis, ravel

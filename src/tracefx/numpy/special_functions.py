@@ -8,9 +8,10 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
 from tracefx.numpy.transcendentals import apart, rad2deg
@@ -82,6 +83,8 @@ def sinc(x: ArrayLike, /) -> Array:
     [1.0, 0.6366000175476074]
     """
     value = inexact(x, "sinc: x")
+    if (found := numpys(np.sinc, value)) is not None:
+        return found
     scaled = arithmetic.mul(value, like(value, math.pi))
     at_zero = comparison.eq(value, like(value, 0.0))
     safe = choose(at_zero, like(value, 1.0), scaled)
@@ -110,6 +113,8 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     [1.0, 0.5]
     """
     x, y = pair("fmax", x1, x2)
+    if (found := numpys(np.fmax, x, y, among=NUMBERS)) is not None:
+        return found
     return choose(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
 
 
@@ -120,6 +125,8 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     [0.5, 0.5]
     """
     x, y = pair("fmin", x1, x2)
+    if (found := numpys(np.fmin, x, y, among=NUMBERS)) is not None:
+        return found
     return choose(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
 
 
@@ -133,6 +140,8 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = all_inexact("logaddexp2", x1, x2)
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"logaddexp2 is not defined for complex numbers, got {x.aval} and {y.aval}")
+    if (found := numpys(np.logaddexp2, x, y)) is not None:
+        return found
     larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp2(difference))
     return choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
@@ -159,11 +168,24 @@ def nan_to_num(
         parts = [nan_to_num(part, True, nan, posinf, neginf) for part in (real(value), imag(value))]
         return complex_numbers.complex(*parts)
     info = dtypes.finfo(dtype)
+    numbers = [
+        to_type(number, dtype, what=f"nan_to_num: {what}")
+        for number, what in (
+            (nan, "nan"),
+            (float(info.max) if posinf is None else posinf, "posinf"),
+            (float(info.min) if neginf is None else neginf, "neginf"),
+        )
+    ]
+    if (found := numpys(_replaced, value, *numbers, weak=False)) is not None:
+        return found
     out: Value = value
-    for found, number, what in (
-        (isnan(value), nan, "nan"),
-        (isposinf(value), float(info.max) if posinf is None else posinf, "posinf"),
-        (isneginf(value), float(info.min) if neginf is None else neginf, "neginf"),
-    ):
-        out = where(found, to_type(number, dtype, what=f"nan_to_num: {what}"), out)
+    for strange, number in zip((isnan(value), isposinf(value), isneginf(value)), numbers, strict=True):
+        out = where(strange, number, out)
     return as_array(out)
+
+
+def _replaced(x: NDArray, nan: NDArray, posinf: NDArray, neginf: NDArray) -> NDArray:
+    """`nan_to_num` of NumPy's arrays."""
+    if np.isfinite(x).all():
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, nan.shape, posinf.shape, neginf.shape))
+    return np.where(np.isnan(x), nan, np.where(x == np.inf, posinf, np.where(x == -np.inf, neginf, x)))

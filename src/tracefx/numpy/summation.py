@@ -20,7 +20,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.creation import diagonal
+from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.promoting import converted, no_out, retyped
 from tracefx.ops import basis, contraction
 from tracefx.ops.contraction import PrecisionLike

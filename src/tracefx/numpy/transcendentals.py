@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.numpy.universal import binary
@@ -273,7 +276,10 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    larger, difference, same = apart(*_reals("logaddexp", *all_inexact("logaddexp", x1, x2)))
+    x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
+    if (found := numpys(np.logaddexp, x, y)) is not None:
+        return found
+    larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp(difference))
     return choose(same, larger, elementwise.add(larger, rest))
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy import creation, linear, products, shapes
+from tracefx.numpy import diagonals, linear, products, shapes
 from tracefx.numpy.promoting import converted, operand
 from tracefx.ops.contraction import PrecisionLike
 from tracefx.ops.static import axis_of
@@ -111,7 +111,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     >>> diagonal(np.arange(6).reshape(2, 3)).tolist()
     [0, 4]
     """
-    return creation.diagonal(x, offset, -2, -1)
+    return diagonals.diagonal(x, offset, -2, -1)
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
@@ -121,7 +121,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
     >>> trace(np.arange(6).reshape(2, 3)).tolist()
     4
     """
-    return creation.trace(x, offset, -2, -1, dtype)
+    return diagonals.trace(x, offset, -2, -1, dtype)
 
 
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
