@@ -29,7 +29,7 @@ from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
-from tracefx.core.values import get_aval as typeof
+from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback
@@ -66,7 +66,6 @@ from tracefx.transforms.jacobians import JacFwd as JacFwd
 from tracefx.transforms.jacobians import JacRev as JacRev
 from tracefx.transforms.jacobians import hessian as hessian
 from tracefx.transforms.jacobians import jacfwd as jacfwd
-from tracefx.transforms.jacobians import jacrev as jacobian
 from tracefx.transforms.jacobians import jacrev as jacrev
 from tracefx.transforms.jit import Jit as Jit
 from tracefx.transforms.jit import jit as jit
@@ -83,6 +82,9 @@ from tracefx.transforms.staging import make_jaxpr as make_jaxpr
 from tracefx.transforms.staging import named_call as named_call
 from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
+
+jacobian = jacrev
+typeof = _get_aval
 
 if _TYPE_CHECKING:
     from tracefx import dtypes as dtypes
