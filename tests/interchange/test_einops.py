@@ -1,0 +1,72 @@
+"""einops: `einops.array_api` as it is, `einops` itself with the backend of docs/interchange.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import einops
+import einops.array_api
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.test_docs import blocks
+
+PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
+X = np.random.default_rng(0).uniform(1.0, 2.0, (2, 4, 3)).astype(np.float32)
+
+BOTH: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda e, x: e.rearrange(x, "a b c -> (c a) b"),
+    lambda e, x: e.rearrange(x, "a (b two) c -> two a b c", two=2),
+    lambda e, x: e.reduce(x, "a b c -> a c", "mean"),
+    lambda e, x: e.reduce(x, "a (b two) c -> a b", "max", two=2),
+    lambda e, x: e.reduce(x, "a b c -> b", "min"),
+    lambda e, x: e.reduce(x, "a b c -> ", "prod"),
+    lambda e, x: e.repeat(x, "a b c -> a (k b) c", k=3),
+    lambda e, x: e.pack([x, x[:, 0]], "a * c")[0],
+    lambda e, x: e.unpack(x, [(1,), (3,)], "a * c")[1],
+)
+MORE: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda e, x: e.einsum(x, x, "a b c, a d c -> b d"),
+    lambda e, x: e.rearrange([x[0], x[1]], "a b c -> b (a c)"),
+    lambda e, x: e.rearrange(x, "a b c -> (a b) c") * e.parse_shape(x, "a b c")["b"],
+)
+
+
+@pytest.fixture(scope="module")
+def backend() -> None:
+    """The class of the page, which einops finds among the subclasses of its own."""
+    (text,) = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if "class TracefxBackend" in block.text]
+    exec(compile(text, PAGE.name, "exec"), {"__name__": "backend"})
+
+
+def check(function: Callable[[Any, Any], Any], library: Any) -> None:
+    def ours(x: Any) -> Any:
+        return function(library, x)
+
+    x, wanted = fnp.asarray(X), function(einops, X)
+    for found in (ours(x), fx.jit(ours)(x), fx.vmap(ours)(x[None])[0]):
+        assert isinstance(found, fx.Array)
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5)
+    way = np.cos(np.arange(24.0, dtype=np.float32)).reshape(X.shape)
+    slope = (function(einops, X.astype(np.float64) + 1e-6 * way) - function(einops, X.astype(np.float64))).sum() / 1e-6
+    np.testing.assert_allclose(float((fx.grad(lambda x: ours(x).sum())(x) * way).sum()), slope, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("function", BOTH, ids=range(len(BOTH)))
+def test_the_array_api_of_einops(function: Callable[[Any, Any], Any]) -> None:
+    check(function, einops.array_api)
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("function", BOTH + MORE, ids=range(len(BOTH + MORE)))
+def test_einops_with_a_backend(function: Callable[[Any, Any], Any]) -> None:
+    check(function, einops)
+
+
+@pytest.mark.usefixtures("backend")
+def test_as_numpy() -> None:
+    assert type(einops.asnumpy(fnp.asarray(X))) is np.ndarray
