@@ -303,6 +303,8 @@ def arange(
     >>> arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
+    if type(start) is int and stop is None and step is None and dtype is None:
+        return placed(shape.iota(dtypes.default_int(), max(0, start)), device)
     given = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in given}
     new = result_type(*[x for _, x in given]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import full_like
@@ -110,9 +110,19 @@ def gradient(
 
 
 def _along(x: Array, h: Array, axis: int) -> Array:
-    if not h.ndim and (found := numpys(lambda v, by: np.gradient(v, by, axis=axis), x, h)) is not None:
+    if not h.ndim and (found := numpys(lambda v, by: _central(v, by, axis), x, h)) is not None:
         return found
     return _derivative(x, h, axis=axis)
+
+
+def _central(samples: NDArray, step: NDArray, axis: int) -> NDArray:
+    """`gradient` of NumPy's arrays."""
+    x = samples.swapaxes(0, axis)
+    out = np.empty_like(x)
+    out[1:-1] = (x[2:] - x[:-2]) * 0.5
+    out[0] = x[1] - x[0]
+    out[-1] = x[-1] - x[-2]
+    return np.divide(out, step, out).swapaxes(0, axis)
 
 
 @at_once
@@ -154,10 +164,22 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         steps = as_array(operand(dx, "trapezoid: dx"))
         if steps.ndim:
             steps = moveaxis(shape.expand_dims(steps, range(samples.ndim - steps.ndim)), along, -1)
+    if (
+        (not steps.ndim and not samples.aval.weak_type and (steps.aval.weak_type or steps.dtype == dtype))
+        and (found := numpys(_evenly, samples, retyped(steps, dtype))) is not None
+    ):  # fmt: skip
+        return found
     if not steps.ndim or steps.shape[-1] == 1:
         ends = multiply(add(samples[..., 0], samples[..., -1]), 0.5)
         return multiply(steps if not steps.ndim else steps[..., 0], subtract(sum(samples, -1), ends))
     return multiply(sum(multiply(steps, add(samples[..., 1:], samples[..., :-1])), -1), 0.5)
+
+
+def _evenly(samples: NDArray, step: NDArray) -> NDArray:
+    """`trapezoid` of NumPy's arrays, along their last axis."""
+    ends = (samples[..., 0] + samples[..., -1]) * 0.5
+    out: NDArray = step * (samples.sum(-1) - ends)
+    return out
 
 
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * math.pi) -> Array:

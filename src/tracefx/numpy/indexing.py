@@ -8,7 +8,7 @@ nearest end. Masks must be known when the program is traced, since they decide t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, Final, TypeAlias, final
 
@@ -22,7 +22,8 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
 from tracefx.numpy.ufuncs import choose, like, remainder
@@ -421,6 +422,11 @@ def take(
         x, along = basis.reshape(x, (x.aval.size,)), 0
     else:
         along = axis_of("take", axis, x.aval.ndim)
+    if (
+        mode is None
+        and (there := _taken(lambda v, i: v.take(i, along), x, operand(indices, "take: indices"))) is not None
+    ):
+        return there
     found, how = _indices("take", indices, x.aval.shape[along], mode)
     if x.aval.shape[along] == 0 and found.aval.size:
         raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")
@@ -459,6 +465,12 @@ def take_along_axis(
     if given.aval.ndim != x.aval.ndim:
         raise ValueError(f"take_along_axis: arr {x.aval} and indices {given.aval} must have equally many axes")
     along = axis_of("take_along_axis", axis, x.aval.ndim)
+    along_lines = x.aval.without_axis(along).shape == given.aval.without_axis(along).shape
+    if (
+        (mode is None and wrap_negative_indices is None and along_lines)
+        and (there := _taken(lambda v, i: np.take_along_axis(v, i, along), x, given)) is not None
+    ):  # fmt: skip
+        return there
     found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
     others = [i for i in range(x.aval.ndim) if i != along]
     lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])
@@ -479,6 +491,16 @@ def take_along_axis(
     )
     columns = basis.reshape(found, (*found.aval.shape, 1))
     return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=how, fill_value=fill_value)
+
+
+def _taken(take: Callable[[NDArray, NDArray], NDArray], x: Array, indices: Value) -> Array | None:
+    """Elements that NumPy takes; None where they are traced, or an index is out of bounds."""
+    if not dtypes.is_integer(indices.aval.dtype):
+        return None
+    try:
+        return evaluated.numpys(take, x, indices, among=evaluated.ALL)
+    except IndexError:
+        return None
 
 
 def _indices(

@@ -16,6 +16,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.promoting import broadcast_shapes, converted, no_out, retyped
 from tracefx.numpy.ufuncs import conjugate, multiply
 from tracefx.ops import basis, contraction
@@ -63,6 +64,10 @@ def dot(
     >>> dot(np.arange(3.0), np.arange(3.0))
     Array(5., dtype=float32)
     """
+    if precision is None and preferred_element_type is None and isinstance(a, Array) and isinstance(b, Array):
+        product = _product(a.aval, b.aval)
+        if product is not None:
+            return bind1(product, a, b)
     x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
     if not x.aval.shape or not y.aval.shape:
         return as_array(retyped(multiply(x, y), dtype, weak))
@@ -204,6 +209,8 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """
     no_out("outer", out)
     x, y = converted("outer", a, b)
+    if (found := numpys(lambda v, w: v.reshape(-1, 1) * w.reshape(-1), x, y, among=NUMBERS)) is not None:
+        return found
     m, n = x.aval.size, y.aval.size
     return multiply(
         basis.broadcast_in_dim(basis.reshape(x, (m,)), (m, n), (0,)),

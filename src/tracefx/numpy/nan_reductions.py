@@ -13,7 +13,7 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
@@ -22,9 +22,33 @@ from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import basis, transcendental
+from tracefx.ops.static import axis_of
 from tracefx.transforms.at_once import at_once
 
 Found = Callable[..., Array]
+
+
+def _evaluated(
+    kernel: Callable[..., NDArray], name: str, a: ArrayLike, axis: Axes, keepdims: bool, *others: ArrayLike | None
+) -> Array | None:
+    """The reduction by a function of NumPy's arrays, where the numbers are there, and no `others` are given."""
+    x = operand(a, f"{name}: a")
+    over = reductions.axes(name, axis, x.aval.ndim)
+    if 0 in x.aval.shape or any(other is not None for other in others):
+        return None
+    return numpys(lambda v: kernel(v, over, keepdims=keepdims), x, weak=False)
+
+
+def _sum(x: NDArray, over: tuple[int, ...], keepdims: bool) -> NDArray:
+    total: NDArray = np.where(np.isnan(x), 0, x).sum(over, keepdims=keepdims)
+    return total
+
+
+def _average(x: NDArray, over: tuple[int, ...], keepdims: bool) -> NDArray:
+    numbers = x == x
+    total: NDArray = np.where(numbers, x, 0).sum(over, keepdims=keepdims)
+    count: NDArray = numbers.sum(over, x.dtype, keepdims=keepdims)
+    return total / count
 
 
 def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
@@ -52,6 +76,8 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
     """
+    if dtype is None and (found := _evaluated(_sum, "nansum", a, axis, keepdims, out, initial, where)) is not None:
+        return found
     x, _ = _without("nansum", a, 0)
     return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
 
@@ -90,7 +116,7 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
     """
-    if (found := _ignoring(np.fmax, "nanmax", a, axis, keepdims, out, initial, where)) is not None:
+    if (found := _evaluated(np.fmax.reduce, "nanmax", a, axis, keepdims, out, initial, where)) is not None:
         return found
     return _extreme("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
 
@@ -108,20 +134,9 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
     """
-    if (found := _ignoring(np.fmin, "nanmin", a, axis, keepdims, out, initial, where)) is not None:
+    if (found := _evaluated(np.fmin.reduce, "nanmin", a, axis, keepdims, out, initial, where)) is not None:
         return found
     return _extreme("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
-
-
-def _ignoring(
-    ufunc: np.ufunc, name: str, a: ArrayLike, axis: Axes, keepdims: bool, *others: ArrayLike | None
-) -> Array | None:
-    """The reduction by a function of NumPy's that ignores NaN itself, where there are numbers, and no `others`."""
-    x = operand(a, f"{name}: a")
-    over = reductions.axes(name, axis, x.aval.ndim)
-    if 0 in x.aval.shape or any(other is not None for other in others):
-        return None
-    return numpys(lambda v: ufunc.reduce(v, over, keepdims=keepdims), x, weak=False)
 
 
 def _extreme(
@@ -165,12 +180,28 @@ def _place(
     name: str, find: Found, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
 ) -> Array:
     no_out(name, out)
+    value = operand(a, f"{name}: a")
+    if axis is not None and value.aval.size and axis_of(name, axis, value.aval.ndim) >= 0:
+        pick: Callable[..., NDArray] = np.argmax if fill < 0 else np.argmin
+        if (found := numpys(_pick(pick, fill, axis, bool(keepdims)), value, weak=False)) is not None:
+            return found
     x, strange = _without(name, a, fill)
     found = find(x, axis, keepdims=keepdims)
     if strange is None:
         return found
     nothing = reductions.all(strange, axis, keepdims=bool(keepdims))
     return choose(nothing, like(found, -1), found)
+
+
+def _pick(pick: Callable[..., NDArray], fill: float, axis: int, keepdims: bool) -> Callable[[NDArray], NDArray]:
+    dtype = dtypes.default_int()
+
+    def kernel(x: NDArray) -> NDArray:
+        strange = np.isnan(x)
+        place: NDArray = pick(np.where(strange, fill, x), axis, keepdims=keepdims).astype(dtype)
+        return np.where(strange.all(axis, keepdims=keepdims), -1, place) if strange.any() else place
+
+    return kernel
 
 
 # ------------------------------------------------------------------ means and variances
@@ -189,6 +220,8 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
+    if dtype is None and (found := _evaluated(_average, "nanmean", a, axis, keepdims, out, where)) is not None:
+        return found
     no_out("nanmean", out)
     x, over, mask, result = _checked("nanmean", a, axis, where, dtype)
     return _mean(x, mask, over=over, dtype=result, keepdims=bool(keepdims))

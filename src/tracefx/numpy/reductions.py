@@ -22,7 +22,7 @@ from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import ALL, NUMBERS, numpys
 from tracefx.numpy.logic import truth
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, no_out, operand, retyped, to_type
 from tracefx.numpy.ufuncs import choose, conjugate, like
@@ -246,7 +246,16 @@ def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = Fals
     Array(4, dtype=int32)
     """
     no_out("ptp", out)
+    x = operand(a, "ptp: a")
+    over = axes("ptp", axis, x.aval.ndim)
+    if x.aval.size and (found := numpys(_range_by(over, keepdims), x, among=NUMBERS, weak=False)) is not None:
+        return found
     return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def _range_by(over: tuple[int, ...], keepdims: bool) -> Callable[[NDArray], NDArray]:
+    """`ptp` of NumPy's arrays."""
+    return lambda v: v.max(over, keepdims=keepdims) - v.min(over, keepdims=keepdims)
 
 
 def all(
@@ -293,7 +302,12 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Ar
     >>> count_nonzero(np.array([1, 2, 0]))
     Array(2, dtype=int32)
     """
-    return sum(truth(a, "count_nonzero: a"), axis, keepdims=keepdims)
+    x = operand(a, "count_nonzero: a")
+    over = axes("count_nonzero", axis, x.aval.ndim)
+    dtype = dtypes.default_int()
+    if (found := numpys(lambda v: (v != 0).sum(over, dtype, keepdims=keepdims), x, among=ALL, weak=False)) is not None:
+        return found
+    return sum(truth(x, "count_nonzero: a"), over, keepdims=keepdims)
 
 
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
@@ -522,9 +536,11 @@ def average(
     """
     if weights is None:
         x = operand(a, "average: a")
-        count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
         out = mean(x, axis, keepdims=keepdims)
-        return (out, full(ShapedArray(out.aval.shape, out.aval.dtype), float(count))) if returned else out
+        if not returned:
+            return out
+        count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
+        return out, full(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
     x, w = [retyped(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in converted("average", a, weights)]
     over = axes("average", axis, x.aval.ndim)
     if w.aval.shape != x.aval.shape:

@@ -13,6 +13,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.creation import zeros
+from tracefx.numpy.evaluated import ALL, numpys
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.numpy.reductions import cumsum
@@ -108,6 +109,8 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: Axes = None) -> A
     [3, 0, 1, 2]
     """
     x = operand(a, "roll: a")
+    if axis is None and x.aval.ndim == 1:
+        axis = 0
     if axis is None:
         flat = basis.reshape(x, (x.aval.size,))
         return basis.reshape(roll(flat, shift, 0), x.aval.shape)
@@ -141,4 +144,8 @@ def _rolled(x: Value, shift: ArrayLike, axis: int) -> Value:
     places = places % n if n else 0
     if places == 0:
         return x
+    before = (slice(None),) * axis
+    last, first = (*before, slice(n - places, n)), (*before, slice(0, n - places))
+    if (found := numpys(lambda v: np.concatenate([v[last], v[first]], axis), x, among=ALL)) is not None:
+        return found
     return shape.concatenate([shape.slice_axis(x, n - places, n, axis), shape.slice_axis(x, 0, n - places, axis)], axis)

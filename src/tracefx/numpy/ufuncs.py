@@ -407,6 +407,10 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
             raise ValueError(f"clip: {what} is complex, and complex numbers have no order; clip real parts")
     if dtypes.is_complex(out.aval.dtype):
         raise ValueError(f"clip: arr is {out.aval}, and complex numbers have no order; clip its real or absolute part")
+    if type(min) is float and type(max) is float:
+        low, high = like(out, min), like(out, max)
+        if (found := numpys(lambda v, a, b: np.minimum(b, np.maximum(a, v)), out, low, high)) is not None:
+            return found
     if min is not None:
         out = maximum(min, out)
     if max is not None:
@@ -494,6 +498,8 @@ def _rounded(x: Value, decimals: int) -> Array:
     if dtype == dtypes.float16:  # in which products soon are infinite
         x = retyped(x, dtypes.float32)
     factor = like(x, 10.0**decimals)
+    if (found := numpys(lambda v, by: np.rint(v * by) / by, x, factor)) is not None:
+        return as_array(retyped(found, dtype, weak))
     scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
     return as_array(retyped(arithmetic.div(scaled, factor), dtype, weak))
 
