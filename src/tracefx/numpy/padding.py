@@ -11,10 +11,12 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.creation import linspace
+from tracefx.numpy.evaluated import ALL, numpys
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.numpy.reductions import max, mean, min
@@ -87,6 +89,8 @@ def pad(
 
 
 def _widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
+    if type(given) is int and given >= 0:
+        return [(given, given)] * x.aval.ndim
     try:
         pairs = np.broadcast_to(np.asarray(given, object), (x.aval.ndim, 2)).tolist()
     except ValueError as error:
@@ -103,6 +107,8 @@ def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
     fill = retyped(_sides("constant_values", x, constant_values), x.aval.dtype, x.aval.weak_type)
     if fill.aval.size == 1:
         fill = basis.reshape(fill, ()) if fill.aval.shape else fill
+        if (found := numpys(lambda v, around: _framed(v, around, widths), x, fill, among=ALL)) is not None:
+            return found
         return shape.pad(x, fill, [(low, high, 0) for low, high in widths])
     ndim = x.aval.ndim
     sides = basis.broadcast_to(fill, (ndim, 2))
@@ -112,6 +118,13 @@ def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
                 config = [width if i == axis else (0, 0, 0) for i in range(ndim)]
                 x = shape.pad(x, getitem(sides, (axis, side)), config)
     return as_array(x)
+
+
+def _framed(x: NDArray, fill: NDArray, widths: Widths) -> NDArray:
+    """NumPy's array with one number around it."""
+    out = np.full([low + n + high for (low, high), n in zip(widths, x.shape, strict=True)], fill, x.dtype)
+    out[tuple([slice(low, low + n) for (low, _), n in zip(widths, x.shape, strict=True)])] = x
+    return out
 
 
 def _sides(option: str, x: Value, given: Sides) -> Value:

@@ -73,7 +73,8 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """
     x, y = converted("kron", a, b)
     rank = max(x.aval.ndim, y.aval.ndim)
-    x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
+    if x.aval.ndim != y.aval.ndim:
+        x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
     even, odd = (None, slice(None)) * rank, (slice(None), None) * rank
     sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
     if (found := numpys(lambda v, w: (v[odd] * w[even]).reshape(sizes), x, y, among=NUMBERS)) is not None:

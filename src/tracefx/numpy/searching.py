@@ -16,6 +16,7 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer, as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
@@ -211,7 +212,9 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         found = searchsorted(shape.rev(edges, (0,)), value, side, method=how)
         return arithmetic.sub(like(found, n), found)
 
-    ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
+    ascends = numpys(lambda e: (e[0] <= e[-1]) | (e[-1] != e[-1]), edges, among=NUMBERS)
+    if ascends is None:
+        ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
     if type(ascends) is ConcreteArray:
         return searchsorted(edges, value, side, method=how) if ascends else descending()
     return choose(ascends, searchsorted(edges, value, side, method=how), descending())

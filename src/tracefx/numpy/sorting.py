@@ -18,6 +18,7 @@ from tracefx.core.handler import as_array, bind, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy.evaluated import NUMBERS, numpys
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.ops import basis, filling, shape, sorting
 from tracefx.ops.static import axis_of
@@ -61,7 +62,9 @@ def sort(
     """
     _no_kind("sort", kind, order)
     x, along = _lines("sort", a, axis)
-    out = sorting.sort(x, along, stable)
+    out = numpys(sorting.Sort(along, bool(stable), 1).sorted_alone, x, among=NUMBERS)
+    if out is None:
+        out = sorting.sort(x, along, stable)
     return shape.rev(out, (along,)) if descending else out
 
 

@@ -168,6 +168,10 @@ def nan_to_num(
         parts = [nan_to_num(part, True, nan, posinf, neginf) for part in (real(value), imag(value))]
         return complex_numbers.complex(*parts)
     info = dtypes.finfo(dtype)
+    if type(nan) is float and posinf is None and neginf is None:
+        ends = [dtype.type(number) for number in (nan, info.max, info.min)]
+        if (found := numpys(lambda v: _replaced(v, *ends), value, weak=False)) is not None:
+            return found
     numbers = [
         to_type(number, dtype, what=f"nan_to_num: {what}")
         for number, what in (
@@ -184,7 +188,9 @@ def nan_to_num(
     return as_array(out)
 
 
-def _replaced(x: NDArray, nan: NDArray, posinf: NDArray, neginf: NDArray) -> NDArray:
+def _replaced(
+    x: NDArray, nan: NDArray | np.generic, posinf: NDArray | np.generic, neginf: NDArray | np.generic
+) -> NDArray:
     """`nan_to_num` of NumPy's arrays."""
     if np.isfinite(x).all():
         return np.broadcast_to(x, np.broadcast_shapes(x.shape, nan.shape, posinf.shape, neginf.shape))
