@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tracefx.core import dtypes
@@ -26,21 +28,37 @@ def isclose(
     >>> isclose(1.0, 1.000001)
     Array(True, dtype=bool)
     """
+    if not equal_nan and (found := _evaluated(_close, a, b, rtol, atol)) is not None:
+        return found
     x, y = all_inexact("isclose", a, b)
     dtype = dtypes.real_dtype(x.aval.dtype)
     relative, absolute_ = [to_type(t, dtype, what=f"isclose: {what}") for t, what in ((rtol, "rtol"), (atol, "atol"))]
-    if (found := numpys(_close, x, y, relative, absolute_, weak=False)) is not None:
-        return logical_or(found, logical_and(isnan(x), isnan(y))) if equal_nan else found
     bound = add(absolute_, multiply(relative, absolute(y)))
     within = _compared(absolute(subtract(x, y)), bound)
     out = logical_or(equal(x, y), logical_and(isfinite(y), within))
     return logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out
 
 
-def _close(x: NDArray, y: NDArray, relative: NDArray, absolute: NDArray) -> NDArray:
+def _evaluated(
+    kernel: Callable[..., NDArray | np.generic], a: ArrayLike, b: ArrayLike, relative: ArrayLike, absolute: ArrayLike
+) -> Array | None:
+    """A function of NumPy's arrays, for arrays of one type that are there."""
+    if not isinstance(a, Array) or not isinstance(b, Array) or a.aval != b.aval:
+        return None
+    if type(relative) is not float or type(absolute) is not float:
+        return None
+    return numpys(lambda x, y: kernel(x, y, relative, absolute), a, b, weak=False)
+
+
+def _close(x: NDArray, y: NDArray, relative: float, absolute: float) -> NDArray:
     """`isclose` of NumPy's arrays, but for NaN."""
     close: NDArray = (np.abs(x - y) <= absolute + relative * np.abs(y)) & np.isfinite(y) | (x == y)
     return close
+
+
+def _all_close(x: NDArray, y: NDArray, relative: float, absolute: float) -> np.generic:
+    found: np.generic = _close(x, y, relative, absolute).all()
+    return found
 
 
 def _compared(x: Value, bound: Value) -> Array:
@@ -56,6 +74,8 @@ def allclose(
     >>> allclose(np.ones(3), 1.1)
     Array(False, dtype=bool)
     """
+    if not equal_nan and (found := _evaluated(_all_close, a, b, rtol, atol)) is not None:
+        return found
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -156,6 +156,11 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
     samples, *places = [as_array(retyped(v, dtype, weak)) for v in values]
     along = axis_of("trapezoid", axis, samples.ndim)
+    if (
+        (x is None and type(dx) is float and samples.shape[along])
+        and (found := numpys(_evenly(dx, along), samples, weak=False)) is not None
+    ):  # fmt: skip
+        return found
     samples = moveaxis(samples, along, -1)
     if places:
         at = places[0]
@@ -164,22 +169,21 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         steps = as_array(operand(dx, "trapezoid: dx"))
         if steps.ndim:
             steps = moveaxis(shape.expand_dims(steps, range(samples.ndim - steps.ndim)), along, -1)
-    if (
-        (not steps.ndim and not samples.aval.weak_type and (steps.aval.weak_type or steps.dtype == dtype))
-        and (found := numpys(_evenly, samples, retyped(steps, dtype))) is not None
-    ):  # fmt: skip
-        return found
     if not steps.ndim or steps.shape[-1] == 1:
         ends = multiply(add(samples[..., 0], samples[..., -1]), 0.5)
         return multiply(steps if not steps.ndim else steps[..., 0], subtract(sum(samples, -1), ends))
     return multiply(sum(multiply(steps, add(samples[..., 1:], samples[..., :-1])), -1), 0.5)
 
 
-def _evenly(samples: NDArray, step: NDArray) -> NDArray:
-    """`trapezoid` of NumPy's arrays, along their last axis."""
-    ends = (samples[..., 0] + samples[..., -1]) * 0.5
-    out: NDArray = step * (samples.sum(-1) - ends)
-    return out
+def _evenly(step: float, axis: int) -> Callable[[NDArray], NDArray]:
+    """`trapezoid` of NumPy's arrays."""
+
+    def kernel(samples: NDArray) -> NDArray:
+        x = samples.swapaxes(axis, -1)
+        out: NDArray = step * (samples.sum(axis) - (x[..., 0] + x[..., -1]) * 0.5)
+        return out
+
+    return kernel
 
 
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * math.pi) -> Array:
