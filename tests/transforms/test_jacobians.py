@@ -68,6 +68,15 @@ def test_hessians(name: str) -> None:
     agree(HESSIANS[name])
 
 
+def test_forwards_an_output_may_be_complex() -> None:
+    agree(lambda F, N: F.jacfwd(lambda x: (N.fft.rfft(x), N.sum(x * 1j) * x[0]))(X))
+
+
+def test_backwards_a_complex_output_is_refused() -> None:
+    with pytest.raises(TypeError, match="output must be a float, got c64"):
+        fx.jacrev(lambda x: x * 1j)(X)
+
+
 def test_the_function_is_called_once() -> None:
     calls = []
 

@@ -544,7 +544,7 @@ def test_stages() -> None:
     np.testing.assert_allclose(np.asarray(compiled(M, X)["out"]), np.sin(M) @ X, rtol=1e-6)
     traced = f.trace(M, X)
     assert [e.prim.name for e in traced.jaxpr.eqns] == ["sin", "dot_general"]
-    assert traced.out_info == {"out": fx.ShapeDtypeStruct((2,), "float32")}
+    assert traced.out_info == lowered.out_info == {"out": fx.ShapeDtypeStruct((2,), "float32")}
 
 
 def test_lowering_needs_only_types() -> None:

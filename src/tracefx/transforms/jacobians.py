@@ -274,7 +274,9 @@ def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], al
 
         linear, (out_tree, aux), handler = linearize_values(called, flat)
         for o in linear.outs:
-            check_output(transform, fun, o.aval, holomorphic)
+            # Forwards the columns of a complex output are whole; backwards a cotangent can't ask for both of its parts.
+            if holomorphic or isinstance(made, JacRev) or not dtypes.is_complex(o.aval.dtype):
+                check_output(transform, fun, o.aval, holomorphic)
         result = out_tree.unflatten([in_tree.unflatten(row) for row in pieces(linear)])
         return (result, primals_of(aux, handler)) if has_aux else result
 

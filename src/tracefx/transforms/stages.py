@@ -65,6 +65,11 @@ class LoweredCall(Generic[P, R]):
     trace: Trace
     flatten: Callable[P, list[Value]] = field(repr=False)
 
+    @property
+    def out_info(self) -> PyTree:
+        """The outputs' types, in their structure."""
+        return _out_info(self.trace)
+
     def as_text(self, *, debug_info: bool = False) -> str:
         """The StableHLO module, with the line and the `named_scope`s of each operation if asked for."""
         return self.program.text(debug_info)
@@ -100,9 +105,13 @@ class TracedCall(Generic[P, R]):
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self.trace.jaxpr.out_avals]
-        return self.trace.out_tree.unflatten(structs)
+        return _out_info(self.trace)
 
     def lower(self) -> LoweredCall[P, R]:
         program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused)
         return LoweredCall(program, self.trace, self.flatten)
+
+
+def _out_info(trace: Trace) -> PyTree:
+    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in trace.jaxpr.out_avals]
+    return trace.out_tree.unflatten(structs)
