@@ -138,12 +138,15 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
         types = dict.fromkeys([dtype_of(leaf, "array: an element") for leaf in leaves])
         dtype = promote(list(types))[0] if types else dtypes.default_float()
     if any(isinstance(leaf, Array | Literal) for leaf in leaves):
+        if len({_shape_of(leaf) for leaf in leaves}) > 1:  # a row is an array, another one a sequence of numbers
+            return as_array(shape.stack([array(row, dtype) for row in rows]))
         parts = [to_type(leaf, dtype, what="array: an element") for leaf in leaves]
         return basis.reshape(shape.stack(parts), sizes)
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
         data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        data = np.array([convert_host(np.asarray(leaf), dtype) for leaf in leaves], dtype)
+        found = [convert_host(np.asarray(leaf), dtype) for leaf in leaves]
+        data = np.concatenate([part.reshape(-1) for part in found])
     else:
         data = convert_host(np.array(leaves), dtype)
     return _owned(data.reshape(sizes))
@@ -166,6 +169,10 @@ def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
         _from_foreign(x, None)
         raise TypeError(f"array: elements must be numbers or arrays, got {x!r} of type {type(x).__name__}")
     leaves.append(x)
+    return _shape_of(x)
+
+
+def _shape_of(x: ArrayLike) -> Shape:
     return np.shape(x) if not isinstance(x, Array | Literal) else x.aval.shape
 
 
