@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -52,9 +53,14 @@ def _called(kernel: Callable[..., Any], values: tuple[Value, ...], among: frozen
     for v in values:
         if (type(v) is not ConcreteArray and type(v) is not Literal) or v.aval.dtype not in among:
             return None
-    return quietly(kernel, *[v.numpy() for v in values])  # type: ignore[union-attr]  # found to have numbers above
+    if len(values) == 1:  # written out, as every call counts
+        return quietly(kernel, values[0].numpy())  # type: ignore[union-attr]  # found to have numbers above
+    return quietly(kernel, *[v.numpy() for v in values])  # type: ignore[union-attr]  # as above
 
 
 def _array(x: Any, weak: bool) -> ConcreteArray:
-    numbers: NDArray = x if isinstance(x, np.ndarray) else np.asarray(x)
-    return ConcreteArray(ShapedArray(numbers.shape, numbers.dtype, weak), numbers)
+    numbers: NDArray = x if type(x) is np.ndarray else np.asarray(x)
+    return ConcreteArray(_type(numbers.shape, numbers.dtype, weak), numbers)
+
+
+_type: Final = functools.lru_cache(maxsize=4096)(ShapedArray)  # finding a type takes half as long as making it

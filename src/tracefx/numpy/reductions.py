@@ -8,6 +8,7 @@ TypeError. Sums and means of 16-bit floats are computed in float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, overload
@@ -209,19 +210,17 @@ def _extreme(
     combine: Callable[[ArrayLike, ArrayLike], Array],
 ) -> Array:
     x = operand(a, f"{name}: a")
-    x = retyped(x, x.aval.dtype)
     no_out(name, out)
     over = axes(name, axis, x.aval.ndim)
     if initial is None:
         if where is not None:
             raise ValueError(f"{name}: where needs initial, the result where no element takes part")
         if 0 in [x.aval.shape[i] for i in over]:
-            raise ValueError(
-                f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result in that case"
-            )
+            raise ValueError(f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result then")
         fold: Callable[..., NDArray] = np.maximum.reduce if name == "max" else np.minimum.reduce
-        if (found := numpys(lambda v: fold(v, over, keepdims=keepdims), x, among=NUMBERS)) is not None:
+        if (found := numpys(lambda v: fold(v, over, keepdims=keepdims), x, among=NUMBERS, weak=False)) is not None:
             return found
+    x = retyped(x, x.aval.dtype)
     found = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
     if initial is not None:
         found = combine(_scalar(name, initial, x.aval.dtype), found)
@@ -291,8 +290,13 @@ def _truth(
     identity: bool,
 ) -> Array:
     no_out(name, out)
-    x = retyped(operand(a, f"{name}: a"), dtypes.bool_)
+    x = operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
+    fold: Callable[..., NDArray] = np.logical_and.reduce if identity else np.logical_or.reduce
+    by = functools.partial(fold, axis=over, keepdims=keepdims)
+    if where is None and (found := numpys(by, x, among=ALL, weak=False)) is not None:
+        return found
+    x = retyped(x, dtypes.bool_)
     return _kept(reduce(_masked(name, x, where, identity), over), _shape(x, where), over, keepdims)
 
 
@@ -446,10 +450,8 @@ def var(
     x = operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
     less = float(ddof if correction is None else correction)
-    if (
-        (dtype is None and where is None and mean is None)
-        and (found := numpys(_variance_by(over, keepdims, less), x, weak=False)) is not None
-    ):  # fmt: skip
+    plain = dtype is None and where is None and mean is None
+    if plain and (found := numpys(_variance_by(over, keepdims, less), x, weak=False)) is not None:
         return found
     computed = _mean_dtype("var", x, dtype)
     if not dtypes.is_inexact(computed):
