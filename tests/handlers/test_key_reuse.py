@@ -41,6 +41,7 @@ AGAIN: Final[dict[str, Program]] = {
     "in a branch": lambda k: random.normal(k) + lax.cond(True, lambda: random.normal(k), lambda: fnp.zeros(())),
     "an element": lambda k: (fx.vmap(random.normal)(random.split(k, 3)), random.normal(random.split(k, 3)[1])),
     "by way of an array": lambda k: (random.normal(k), random.normal(fnp.stack([k, k])[0])),
+    "twice in a checkpoint": lambda k: fx.grad(fx.checkpoint(lambda x: x * random.normal(k) * random.normal(k)))(2.0),
     "twice in a batch": lambda k: fx.vmap(random.normal)(fnp.stack([k, k])),
     "words": lambda k: (random.normal(random.key_data(k)), random.normal(k)),
     "one draw too many of a clone": lambda k: (random.clone(k), random.bits(k), random.bits(k), random.bits(k)),
@@ -56,6 +57,14 @@ ONCE: Final[dict[str, Program]] = {
     "clones": lambda k: random.normal(k) + random.normal(random.clone(k)),
     "a batch with one key": lambda k: fx.vmap(lambda x, k: x + random.normal(k), (0, None))(fnp.arange(3.0), k),
     "derivatives": lambda k: fx.grad(lambda x: random.gamma(k, x) * x)(2.0),
+    "checkpoint": lambda k: fx.grad(fx.checkpoint(lambda x: fnp.sin(x * random.normal(k)) * x))(2.0),
+    "checkpointed steps": lambda k: fx.jit(
+        fx.grad(
+            lambda x: lax.scan(
+                fx.checkpoint(lambda c, each: (fnp.sin(c * random.normal(each)), None)), x, random.split(k, 3)
+            )[0]
+        )
+    )(2.0),
     "what draws in loops": lambda k: [
         random.poisson(a, 3.0) + random.binomial(b, 9, 0.5) for a, b in [random.split(k)]
     ],

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.control.callback import DebugCallback, HostFunction
+from tracefx.control.checkpoint import Checkpoint
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
@@ -42,8 +43,9 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
     """`fun`, which raises `KeyReuseError` where a key is used twice, with the lines of both uses.
 
     To draw from a key uses it, and so does `split`; `fold_in` doesn't, and `clone` gives one more use. Keys are told
-    by their words, wherever they went in between, so a key in a loop is seen to be used again in the second step. Each
-    call begins anew; inside of `jit`, the first call of the compiled function does.
+    by their words, wherever they went in between, so a key in a loop is seen to be used again in the second step. What
+    `checkpoint` computes again in the backward pass is no second use. Each call begins anew; inside of `jit`, the first
+    call of the compiled function does.
 
     >>> from tracefx import random
     >>> def noise(key):
@@ -117,6 +119,8 @@ class _Checker(Interpreter[Never, None]):
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if isinstance(prim, Checkpoint) and prim.differentiated:
+            return self.inner.bind(prim, args)  # draws the same numbers again, on purpose
         if not isinstance(prim, Call) or prim.called not in _LIBRARY:
             return Interpreter.bind(self, prim, args)
         # A distribution uses its key once, whatever it does with it, and its own lines say nothing.
