@@ -39,6 +39,7 @@ MODULES: Final = (
     "jax.nn.initializers",
     "jax.tree",
     "jax.tree_util",
+    "jax.flatten_util",
     "jax.dtypes",
     "jax.ops",
     "jax.image",

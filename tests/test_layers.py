@@ -28,6 +28,7 @@ ORDER = (
     "tree",
     "tree_util",
     "numpy",
+    "flatten_util",
     "dtypes",
     "random",
     "nn",

@@ -89,6 +89,7 @@ typeof = _get_aval
 if _TYPE_CHECKING:
     from tracefx import dtypes as dtypes
     from tracefx import extend as extend
+    from tracefx import flatten_util as flatten_util
     from tracefx import handlers as handlers
     from tracefx import image as image
     from tracefx import programs as programs
@@ -122,6 +123,7 @@ _LATE: _Final = _MappingProxyType(
         "dtypes": "",
         "export": "tracefx.transforms.exporting",
         "extend": "",
+        "flatten_util": "",
         "handlers": "",
         "image": "",
         "jet": "tracefx.handlers",

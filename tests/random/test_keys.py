@@ -227,6 +227,12 @@ def test_gamma_has_the_derivatives_of_jax() -> None:
     np.testing.assert_allclose(ours, jax.grad(lambda a: total(jax.random, a))(shapes), rtol=1e-4)
 
 
+def test_keys_are_chosen() -> None:
+    places = random.choice(random.key(1), 6, (2, 2))
+    assert words(random.choice(random.key(1), KEYS, (2, 2))) == words(KEYS[places])
+    assert random.choice(random.key(1), KEYS, (0, 2)).aval.shape == (0, 2)
+
+
 def test_keys_are_put_in_another_order() -> None:
     order = random.permutation(random.key(1), 6)
     assert words(random.permutation(random.key(1), KEYS)) == words(KEYS[order])

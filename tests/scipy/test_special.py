@@ -11,7 +11,7 @@ import jax.scipy.special
 import ml_dtypes
 import numpy as np
 import pytest
-import scipy.special  # type: ignore[import-untyped]  # it has no stubs
+import scipy.special
 
 import tracefx as fx
 import tracefx.numpy as fnp

@@ -11,7 +11,7 @@ import jax
 import jax.scipy.stats as theirs
 import numpy as np
 import pytest
-import scipy.stats  # type: ignore[import-untyped]  # it has no stubs
+import scipy.stats
 
 import tracefx as fx
 import tracefx.numpy as fnp

@@ -54,6 +54,10 @@ CASES: Final[dict[str, Case]] = {
         F.vmap(lambda x: x @ X[:2], in_axes=1, out_axes=0), in_axes=2, out_axes=1
     )(T),
     "thrice": lambda F, N: F.vmap(F.vmap(F.vmap(lambda x: N.sin(x))))(T),
+    "a function for all": lambda F, N: F.vmap(lambda f, x: f(x), in_axes=(None, 0))(N.sin, M),
+    "words for all": lambda F, N: F.vmap(F.lax.conv, (0, 0, None, None))(
+        np.ones((2, 1, 1, 4, 4), np.float32), np.ones((2, 1, 1, 2, 2), np.float32), (1, 1), "VALID"
+    ),
     "outer product": lambda F, N: F.vmap(lambda x: F.vmap(lambda y: x * y)(X))(X),
     "closure over an array": lambda F, N: F.vmap(lambda x: x @ M.T)(M),
     "reductions": lambda F, N: F.vmap(lambda m: (N.sum(m, 0), N.max(m, 1), N.argmax(m), N.prod(m)))(T),

@@ -26,7 +26,7 @@ from tracefx.handlers.watching import short
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.keys import RandomBits, RandomClone, RandomSplit, random_unwrap
-from tracefx.random import choosing, continuous, counts, gammas, matrices, uniform
+from tracefx.random import choosing, continuous, counts, gammas, matrices, uniforms
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.callbacks import effects_barrier
 from tracefx.transforms.jit import Jitted
@@ -60,9 +60,11 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         uses = _Uses()
-        with handling(_Checker(current(), uses)):
-            out = fun(*args, **kwargs)
-        effects_barrier()  # which raises what programs found that still ran
+        try:
+            with handling(_Checker(current(), uses)):
+                out = fun(*args, **kwargs)
+        finally:
+            effects_barrier()  # which raises what programs found that still ran
         return out
 
     return checked
@@ -151,7 +153,7 @@ def _line() -> str:
 
 _LIBRARY: Final = frozenset(
     name
-    for module in (choosing, continuous, counts, gammas, matrices, uniform)
+    for module in (choosing, continuous, counts, gammas, matrices, uniforms)
     for name, found in vars(module).items()
     if isinstance(found, Jitted)
 )

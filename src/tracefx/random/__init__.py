@@ -52,7 +52,7 @@ from tracefx.random.keys import split as split
 from tracefx.random.keys import wrap_key_data as wrap_key_data
 from tracefx.random.matrices import multivariate_normal as multivariate_normal
 from tracefx.random.matrices import orthogonal as orthogonal
-from tracefx.random.uniform import bernoulli as bernoulli
-from tracefx.random.uniform import rademacher as rademacher
-from tracefx.random.uniform import randint as randint
-from tracefx.random.uniform import uniform as uniform
+from tracefx.random.uniforms import bernoulli as bernoulli
+from tracefx.random.uniforms import rademacher as rademacher
+from tracefx.random.uniforms import randint as randint
+from tracefx.random.uniforms import uniform as uniform

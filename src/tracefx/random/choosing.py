@@ -19,7 +19,7 @@ from tracefx.ops.static import axis_of, static_int
 from tracefx.random.arguments import check_shapes
 from tracefx.random.continuous import gumbel
 from tracefx.random.keys import bits, checked, split
-from tracefx.random.uniform import randint, uniform
+from tracefx.random.uniforms import randint, uniform
 from tracefx.transforms.jit import jit
 
 
@@ -105,8 +105,10 @@ def choice(
     count = _count("choice", a, "a") if array is None else array.shape[place]
     drawn = math.prod(sizes)
     if not drawn:
-        lead, rest = ((), ()) if array is None else (array.shape[:place], array.shape[place + 1 :])
-        return fnp.zeros((*lead, *sizes, *rest), fnp.asarray(a).dtype)
+        if array is None:
+            return fnp.zeros(sizes, fnp.asarray(a).dtype)
+        none = lax.slice_in_dim(array, 0, 0, axis=place)
+        return none.reshape(*array.shape[:place], *sizes, *array.shape[place + 1 :])
     if count <= 0:
         raise ValueError(f"choice: a has nothing to draw from: there are {count} elements")
     if not replace and drawn > count:

@@ -17,7 +17,7 @@ from tracefx.core.values import get_aval
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import float_dtype, shape_of, spread
 from tracefx.random.keys import bits, checked, split
-from tracefx.random.uniform import rademacher, uniform
+from tracefx.random.uniforms import rademacher, uniform
 from tracefx.transforms.jit import jit
 
 # ------------------------------------------------------------------ normal

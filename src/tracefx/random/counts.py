@@ -18,7 +18,7 @@ from tracefx.core.values import get_aval
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, int_dtype, shape_of, spread
 from tracefx.random.keys import checked, split
-from tracefx.random.uniform import uniform
+from tracefx.random.uniforms import uniform
 from tracefx.transforms.jit import jit
 
 # ------------------------------------------------------------------ geometric

@@ -14,7 +14,7 @@ from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, shape_of, spread
 from tracefx.random.continuous import exponential, normal
 from tracefx.random.keys import checked, split
-from tracefx.random.uniform import rademacher, uniform
+from tracefx.random.uniforms import rademacher, uniform
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 from tracefx.transforms.vmap import vmap

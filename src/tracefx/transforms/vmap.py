@@ -10,6 +10,7 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
+from tracefx.core.array import is_arraylike
 from tracefx.core.dtypes import float0
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
@@ -17,7 +18,14 @@ from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.ops.basis import broadcast_in_dim, move_axis
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    LEAF_TYPES,
+    flatten_values,
+    name_of,
+    require_callable,
+    to_arrays,
+    to_values,
+)
 from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving, hold
 from tracefx.transforms.transformed import made_by
 
@@ -35,7 +43,7 @@ def vmap(
     """`fun` applied along an axis of its arguments at once, with the results stacked along `out_axes`.
 
     `in_axes` says for each positional argument (as a tree prefix) which axis is mapped, `None` for arguments that are
-    the same for all; keyword arguments are mapped along axis 0.
+    the same for all, which need not be arrays; keyword arguments are mapped along axis 0.
 
     >>> import tracefx.numpy as fnp
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
@@ -109,17 +117,28 @@ class Vmap(HandlerTransform[Preserving]):
                     f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
                     "arguments; give one entry for each, or one integer for all"
                 )
-            values, in_tree = flatten_values((args, kwargs), f"{where}: arguments")
+            leaves, in_tree = trees.flatten_leaves((args, kwargs), LEAF_TYPES)
             entries = trees.broadcast_prefix(
                 (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
+            # Functions, names and the like that are the same for all go through as they are.
+            kept = {
+                i: leaf
+                for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True))
+                if entry is None and not is_arraylike(leaf)
+            }
+            arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
+            values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
             axis = MappedAxis(_axis_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
             token = CURRENT.set(handler)
             try:
-                call_args, call_kwargs = in_tree.unflatten(to_arrays(mapped))
+                given: list[object] = list(to_arrays(mapped))
+                for i, leaf in kept.items():
+                    given[i] = leaf
+                call_args, call_kwargs = in_tree.unflatten(given)
                 outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
             finally:
                 CURRENT.reset(token)

@@ -1,0 +1,54 @@
+"""`ravel_pytree`, against JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.flatten_util import ravel_pytree
+
+TREES: dict[str, Any] = {
+    "floats": {"a": np.ones((2, 3), np.float32), "b": (2.5, np.zeros(0, np.float32))},
+    "several dtypes": [np.arange(3, dtype=np.int32), np.float32(0.5), np.ones(2, bool)],
+    "nothing": (),
+    "an array": np.arange(4, dtype=np.float32).reshape(2, 2),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_as_in_jax(name: str) -> None:
+    vector, tree_of = ravel_pytree(TREES[name])
+    theirs, theirs_of = jax.flatten_util.ravel_pytree(TREES[name])
+    assert (vector.shape, vector.dtype) == (theirs.shape, theirs.dtype)
+    np.testing.assert_array_equal(vector, theirs)
+    ours: list[Any] = fx.tree.leaves(tree_of(vector))
+    for x, y in zip(ours, jax.tree.leaves(theirs_of(theirs)), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        np.testing.assert_array_equal(x, y)
+
+
+def test_derivatives_go_through() -> None:
+    tree = TREES["floats"]
+    vector, tree_of = ravel_pytree(tree)
+
+    def loss(m: Any, params: Any) -> Any:
+        return m.sum(m.sin(params["a"])) * params["b"][0]
+
+    ours = fx.jit(fx.grad(lambda v: loss(fnp, tree_of(v))))(vector)
+    theirs_of = jax.flatten_util.ravel_pytree(tree)[1]
+    np.testing.assert_allclose(ours, jax.grad(lambda v: loss(jnp, theirs_of(v)))(jnp.asarray(vector)), rtol=1e-6)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    _, tree_of = ravel_pytree(TREES["floats"])
+    with pytest.raises(ValueError, match="a vector of 7 elements"):
+        tree_of(fnp.zeros(6))
+    with pytest.raises(TypeError, match="a vector of float32"):
+        tree_of(fnp.zeros(7, int))
