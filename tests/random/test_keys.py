@@ -162,6 +162,21 @@ def test_programs_on_keys_leave_the_process() -> None:
     assert words_in_jax(in_jax[1]) == words(new)
 
 
+def test_keys_are_handed_to_the_host_and_back() -> None:
+    def reverse(keys: Array) -> Array:
+        return keys[::-1]
+
+    def through(keys: Array) -> Array:
+        out: Array = fx.pure_callback(reverse, fx.ShapeDtypeStruct((6,), keys.dtype), keys)
+        return out
+
+    assert words(through(KEYS)) == words(fx.jit(through)(KEYS)) == words(KEYS[::-1])
+    shown: list[Any] = []
+    fx.jit(lambda k: fx.debug.callback(lambda x: shown.append(words(x)), k))(KEYS[0])
+    fx.effects_barrier()
+    assert shown == [words(KEYS[0])]
+
+
 NO_NUMBERS: Final[dict[str, Callable[[Array], Any]]] = {
     "add": lambda k: k + 1,
     "neg": lambda k: -k,

@@ -16,16 +16,12 @@ from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.kernels import quietly
+from tracefx.core.key_words import keys_of, words_of
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.memory import private_copy
 from tracefx.core.settings import X64
 
 Value: TypeAlias = Array | Literal
-
-
-def _keys(words: NDArray, aval: ShapedArray) -> NDArray:
-    """Keys from their words, which are along the last axis."""
-    return np.ascontiguousarray(words).view(aval.dtype).reshape(aval.shape)
 
 
 _WORTH_FREEING: Final = 1 << 16  # bytes
@@ -50,10 +46,7 @@ class ConcreteArray(Array):
         host = self.host  # read once: another thread's `adopt` may drop it
         if host is None:
             assert self.buffer is not None
-            host = BACKEND.value.read(self.buffer)
-            if dtypes.is_key(self.aval.dtype):
-                host = _keys(host, self.aval)
-            self.host = host
+            host = self.host = keys_of(BACKEND.value.read(self.buffer), self.aval.dtype)
         return host
 
     def adopt(self, buffer: Buffer) -> None:
@@ -135,7 +128,7 @@ class ConcreteArray(Array):
     @override
     def __repr__(self) -> str:
         if dtypes.is_key(self.aval.dtype):
-            return f"Array({self.aval}, words={self.words().tolist()})"
+            return f"Array({self.aval}, words={words_of(self.numpy()).tolist()})"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.aval.weak_type else ""
         return f"Array({body}, dtype={self.aval.dtype}{weak})"
@@ -143,12 +136,6 @@ class ConcreteArray(Array):
     @override
     def __str__(self) -> str:
         return repr(self) if dtypes.is_key(self.aval.dtype) else str(self.numpy())
-
-    def words(self) -> NDArray:
-        """What random keys are made of, along one more axis at the end."""
-        generator = dtypes.name(self.aval.dtype).removeprefix("key<").removesuffix(">")
-        found: NDArray = self.numpy()[generator]
-        return found
 
     @override
     def __format__(self, spec: str) -> str:

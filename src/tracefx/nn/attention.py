@@ -138,7 +138,7 @@ def _check(
             f"dot_product_attention: query and key must be of one batch, size and dtype, got {query.aval} and "
             f"{key.aval}"
         )
-    if query.shape[2] % kv_heads:
+    if not kv_heads or query.shape[2] % kv_heads:
         raise ValueError(
             f"dot_product_attention: the heads of queries must be a multiple of those of keys and values, got "
             f"{query.shape[2]} and {kv_heads}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, final
 
@@ -39,6 +40,7 @@ class _Drawn:
         kind = dtypes.default_float() if wanted is None else dtypes.as_dtype(wanted)
         return self.draw(key, static_shape("initializer", shape), kind)
 
+    @abstractmethod
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
         raise NotImplementedError
 

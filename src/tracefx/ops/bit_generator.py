@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum, unique
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from attrs import frozen
@@ -35,12 +35,12 @@ class RandomAlgorithm(Enum):
     RNG_PHILOX = 2
 
 
-_HLO: Mapping[RandomAlgorithm, str] = {
+_HLO: Final[Mapping[RandomAlgorithm, str]] = {
     RandomAlgorithm.RNG_DEFAULT: "DEFAULT",
     RandomAlgorithm.RNG_THREE_FRY: "THREE_FRY",
     RandomAlgorithm.RNG_PHILOX: "PHILOX",
 }
-_MADE = (dtypes.uint32, dtypes.uint64)
+_MADE: Final = (dtypes.uint32, dtypes.uint64)
 """What XLA makes directly; other dtypes are converted from words."""
 
 

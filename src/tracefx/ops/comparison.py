@@ -13,6 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType
+from tracefx.core.key_words import type_of_words
 from tracefx.core.values import Value
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise import NonDifferentiable, bind_binary
@@ -44,7 +45,7 @@ class Comparison(NonDifferentiable):
         if not dtypes.is_key(x.aval.dtype):
             return stablehlo.compare(builder, self.direction, x, y)
         # Keys are equal where all of their words are.
-        words = stablehlo.key_words(x.aval)
+        words = type_of_words(x.aval)
         alike = stablehlo.compare(builder, self.direction, *[builder.retyped(each, words) for each in operands])
         combine, start = ("stablehlo.and", True) if self.direction == "EQ" else ("stablehlo.or", False)
         return stablehlo.reduce(builder, combine, alike, start, (words.ndim - 1,))

@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Dims, Ir, Region, Text
+from tracefx.core.key_words import type_of_words
 from tracefx.core.literal import Literal, Scalar
-
-
-def key_words(aval: ShapedArray) -> ShapedArray:
-    """The type of the words that random keys are made of."""
-    return ShapedArray((*aval.shape, dtypes.key_words(aval.dtype)), dtypes.uint32)
 
 
 def scalar(builder: Builder, value: Scalar, dtype: dtypes.DType) -> Ir:
@@ -25,8 +21,8 @@ def broadcast(builder: Builder, x: Ir, shape: Shape, dims: Sequence[int] = ()) -
         return x
     out = ShapedArray(shape, x.aval.dtype)
     if dtypes.is_key(out.dtype):
-        words = builder.retyped(x, key_words(x.aval))
-        return builder.retyped(broadcast(builder, words, key_words(out).shape, (*dims, len(shape))), out)
+        words = builder.retyped(x, type_of_words(x.aval))
+        return builder.retyped(broadcast(builder, words, type_of_words(out).shape, (*dims, len(shape))), out)
     return builder.emit("stablehlo.broadcast_in_dim", [x], [out], {"broadcast_dimensions": Dims(tuple(dims))})[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def _count(name: str, x: int | ArrayLike, what: str) -> int:
     return static_int(name, x if isinstance(x, int) else as_array(x), what)
 
 
-_EXPONENT = 3
+_EXPONENT: Final = 3
 """Of orders of n elements, those that ties of sort keys favour have less than `n**-_EXPONENT` of the probability."""
 
 

@@ -13,9 +13,10 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, Build, Builder, CompositeAttr, Dims, Ir, Layouts, Region, Text
-from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.dtypes import DType, NDArray, float0
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.key_words import keys_of, type_of_words, words_of
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
@@ -332,9 +333,9 @@ class Emitter:
             found, places[:] = prim.batch(axis, words, dims)
             return found
 
-        body, consts = stage(each_word, [_words(x.aval) for x in operands])
+        body, consts = stage(each_word, [type_of_words(x.aval) for x in operands])
         held = [self.constant(np.asarray(c)) for c in consts]
-        results = self.inline(body.closed(), [*held, *[self.retyped(x, _words(x.aval)) for x in operands]])
+        results = self.inline(body.closed(), [*held, *[self.retyped(x, type_of_words(x.aval)) for x in operands]])
         return [self._with_words_last(x, place, out) for x, place, out in zip(results, places, outs, strict=True)]
 
     def _with_words_last(self, x: Ir, place: int | None, out: ShapedArray) -> Ir:
@@ -473,6 +474,8 @@ class Emitter:
         outs: Sequence[ShapedArray],
         has_side_effect: bool,
     ) -> list[Ir]:
+        if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
+            function = _on_words(function, [x.aval.dtype for x in operands])
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
         attributes = _call_of(runtime.HOST_CALL, config, has_side_effect)
         self.targets.add(runtime.HOST_CALL)
@@ -489,13 +492,6 @@ class Emitter:
             candidate = f"{symbol}_{n}"
         self._symbols.add(candidate)
         return candidate
-
-
-def _words(aval: ShapedArray) -> ShapedArray:
-    """The type of what random keys are made of; other types as they are."""
-    if not dtypes.is_key(aval.dtype):
-        return aval
-    return ShapedArray((*aval.shape, dtypes.key_words(aval.dtype)), dtypes.uint32)
 
 
 def _type(aval: ShapedArray) -> runtime.Type:
@@ -527,6 +523,16 @@ def _call_of(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> 
         "has_side_effect": runtime.bool_attr(has_side_effect),
         "backend_config": runtime.dict_attr({k: _attribute(v) for k, v in config.items()}),
     }
+
+
+def _on_words(function: Callable[..., Sequence[NDArray]], takes: Sequence[DType]) -> Callable[..., list[NDArray]]:
+    """A function of arrays of these dtypes as the program calls it, in which random keys are words."""
+
+    def called(*arrays: NDArray) -> list[NDArray]:
+        given = [keys_of(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
+        return [words_of(out) for out in function(*given)]
+
+    return called
 
 
 def _layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:

@@ -244,13 +244,6 @@ def devices(platform: str = "cpu") -> tuple[Device, ...]:
     return tuple(client(platform).local_devices())
 
 
-def words(keys: AnyArray) -> AnyArray:
-    """The words of random keys, along one more axis at the end."""
-    (generator,) = keys.dtype.names or ()
-    found: AnyArray = cast("NDArray[np.void]", keys)[generator]
-    return found
-
-
 BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
     name: np.dtype(scalar)
     for name, scalar in {

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from tracefx.core import dtypes
+from tracefx.core.key_words import words_of
 from tracefx.core.memory import ALIGNMENT, address
 from tracefx.xla.runtime.bindings import (
     BORROW,
@@ -30,7 +30,6 @@ from tracefx.xla.runtime.bindings import (
     device_put,
     placement,
     to_capsule,
-    words,
 )
 from tracefx.xla.runtime.building import create, function, lowering, new_module, tensor_type
 from tracefx.xla.runtime.executables import Executable, compile_module
@@ -56,10 +55,8 @@ def put(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
     >>> to_numpy(put(np.arange(3, dtype=np.int32), devices()[0]))
     array([0, 1, 2], dtype=int32)
     """
+    array = words_of(array)
     dtype = array.dtype
-    if dtypes.is_key(dtype):
-        array = words(array)
-        dtype = array.dtype
     if not dtype.isnative:
         dtype = dtype.newbyteorder("=")
         array = array.astype(dtype)

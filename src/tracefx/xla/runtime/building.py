@@ -11,6 +11,7 @@ from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
 from tracefx.core import dtypes
+from tracefx.core.key_words import words_of
 from tracefx.xla.runtime.bindings import (
     BY_MLIR_NAME,
     MLIR_NAME,
@@ -21,7 +22,6 @@ from tracefx.xla.runtime.bindings import (
     Shape,
     checked_dtype,
     starting,
-    words,
 )
 
 hlo = _stablehlo
@@ -141,8 +141,7 @@ def dense(array: AnyArray, shape: Shape | None = None, context: ir.Context | Non
     >>> str(dense(np.array(1, np.float32), (2, 3)))
     'dense<1.000000e+00> : tensor<2x3xf32>'
     """
-    if dtypes.is_key(array.dtype):
-        array = words(array)
+    array = words_of(array)
     if shape is None:
         shape = array.shape
     elif array.size != 1:

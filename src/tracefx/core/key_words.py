@@ -1,0 +1,39 @@
+"""Random keys and the words that they are made of, which are along one more axis at the end."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+
+
+def type_of_words(aval: ShapedArray) -> ShapedArray:
+    """The type of the words of keys of this type; any other type itself.
+
+    >>> type_of_words(ShapedArray((3,), dtypes.key_fry))
+    u32[3,2]
+    """
+    if not dtypes.is_key(aval.dtype):
+        return aval
+    return ShapedArray((*aval.shape, dtypes.key_words(aval.dtype)), dtypes.uint32)
+
+
+def words_of(array: NDArray) -> NDArray:
+    """The words of keys; any other array itself."""
+    if not dtypes.is_key(array.dtype):
+        return array
+    (generator,) = array.dtype.names or ()
+    found: NDArray = cast("npt.NDArray[np.void]", array)[generator]
+    return found
+
+
+def keys_of(array: NDArray, dtype: DType) -> NDArray:
+    """Keys of a dtype from their words; any other array itself, if `dtype` is none of keys."""
+    if not dtypes.is_key(dtype):
+        return array
+    return np.ascontiguousarray(array).view(dtype).reshape(array.shape[:-1])
