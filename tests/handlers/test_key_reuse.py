@@ -21,6 +21,11 @@ def noise(key: Any) -> Any:
     return x + random.uniform(key)
 
 
+@fx.jit
+def _normal(key: Any) -> Any:
+    return random.normal(key) + random.uniform(key)
+
+
 def drawn_in_steps(key: Any) -> Any:
     return lax.scan(lambda c, _: (c + random.normal(key), None), fnp.zeros(()), None, length=2)[0]
 
@@ -33,6 +38,7 @@ def drawn_while(key: Any) -> Any:
 
 AGAIN: Final[dict[str, Program]] = {
     "two draws": noise,
+    "in a function that is called as one of the library's": lambda k: _normal(k),
     "compiled": fx.jit(noise),
     "draw and split": lambda k: (random.normal(k), random.split(k)),
     "two splits": lambda k: (random.split(k), random.split(k, 3)),

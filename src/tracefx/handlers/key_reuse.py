@@ -26,10 +26,9 @@ from tracefx.handlers.watching import short
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.keys import RandomBits, RandomClone, RandomSplit, random_unwrap
-from tracefx.random import choosing, continuous, counts, gammas, matrices, uniforms
+from tracefx.random.drawing import is_draw
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.callbacks import effects_barrier
-from tracefx.transforms.jit import Jitted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -123,7 +122,7 @@ class _Checker(Interpreter[Never, None]):
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         if isinstance(prim, Checkpoint) and prim.differentiated:
             return self.inner.bind(prim, args)  # draws the same numbers again, on purpose
-        if not isinstance(prim, Call) or prim.called not in _LIBRARY:
+        if not isinstance(prim, Call) or not is_draw(prim.called):
             return Interpreter.bind(self, prim, args)
         # A distribution uses its key once, whatever it does with it, and its own lines say nothing.
         for x in args:
@@ -151,12 +150,6 @@ def _line() -> str:
     return "a line that is not known" if place is None else f"{short(place.file)}:{place.line}"
 
 
-_LIBRARY: Final = frozenset(
-    name
-    for module in (choosing, continuous, counts, gammas, matrices, uniforms)
-    for name, found in vars(module).items()
-    if isinstance(found, Jitted)
-)
 _RULES: Final = (
     Rules[_Checker, Value]()
     .on(RandomBits, _Checker.used)

@@ -19,9 +19,9 @@ from tracefx.ops.operation import static_shape
 from tracefx.ops.static import axis_of, static_int
 from tracefx.random.arguments import check_shapes
 from tracefx.random.continuous import gumbel
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import bits, checked, split
 from tracefx.random.uniforms import randint, uniform
-from tracefx.transforms.jit import jit
 
 
 def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
@@ -59,7 +59,7 @@ _EXPONENT: Final = 3
 """Of orders of n elements, those that ties of sort keys favour have less than `n**-_EXPONENT` of the probability."""
 
 
-@jit(static_argnames=("axis",))
+@drawing("axis")
 def _shuffled(key: Array, x: Array, axis: int) -> Array:
     """Sorted by random words, as often as makes ties unlikely enough."""
     if dtypes.is_key(x.dtype):  # which aren't sorted

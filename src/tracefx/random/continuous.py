@@ -16,9 +16,9 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import float_dtype, shape_of, spread
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import bits, checked, split
 from tracefx.random.uniforms import rademacher, uniform
-from tracefx.transforms.jit import jit
 
 # ------------------------------------------------------------------ normal
 
@@ -38,7 +38,7 @@ def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     return _normal(one, static_shape("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _normal(key: Array, shape: Shape, dtype: DType) -> Array:
     if not dtypes.is_complex(dtype):
         below = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)
@@ -70,7 +70,7 @@ def truncated_normal(
     return _truncated_normal(one, lower, upper, sizes, float_dtype("truncated_normal", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, high = [lax.convert_element_type(x, dtype) for x in (lower, upper)]
     scale = lax.full((), math.sqrt(2), dtype)
@@ -99,7 +99,7 @@ def lognormal(
     return _lognormal(one, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
@@ -115,7 +115,7 @@ def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     return _maxwell(one, static_shape("maxwell", shape), float_dtype("maxwell", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _maxwell(key: Array, shape: Shape, dtype: DType) -> Array:
     return fnp.sqrt(fnp.sum(fnp.square(normal(key, (*shape, 3), dtype)), axis=-1))
 
@@ -140,7 +140,7 @@ def double_sided_maxwell(
     return _double_sided_maxwell(one, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
     parameters = np.broadcast_shapes(get_aval(loc).shape, get_aval(scale).shape)
     sizes = (*(shape or parameters), *parameters)
@@ -162,7 +162,7 @@ def exponential(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | No
     return _exponential(one, static_shape("exponential", shape), float_dtype("exponential", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
     return -lax.log1p(-uniform(key, shape, dtype))
 
@@ -178,7 +178,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dty
     return _pareto(one, b, shape_of("pareto", shape, b), float_dtype("pareto", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
@@ -194,7 +194,7 @@ def cauchy(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     return _cauchy(one, static_shape("cauchy", shape), float_dtype("cauchy", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).eps), 1.0)
     return lax.tan((u - 0.5) * math.pi)
@@ -211,7 +211,7 @@ def laplace(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     return _laplace(one, static_shape("laplace", shape), float_dtype("laplace", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).epsneg) - 1.0, 1.0)
     return fnp.sign(u) * lax.log1p(-fnp.abs(u))
@@ -228,7 +228,7 @@ def logistic(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None 
     return _logistic(one, static_shape("logistic", shape), float_dtype("logistic", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _logistic(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).tiny), 1.0)
     return lax.log(u) - lax.log1p(-u)
@@ -252,7 +252,7 @@ def weibull_min(
     return _weibull_min(one, scale, concentration, sizes, float_dtype("weibull_min", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: Shape, dtype: DType) -> Array:
     power = fnp.true_divide(1.0, concentration)
     return fnp.multiply(fnp.power(exponential(key, shape, dtype), power), scale)
@@ -271,7 +271,7 @@ def rayleigh(
     return _rayleigh(one, scale, shape_of("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _rayleigh(key: Array, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return spread(scale, dtype, shape) * fnp.sqrt(lax.log(uniform(key, shape, dtype)) * -2)
 
@@ -295,7 +295,7 @@ def triangular(
     return _triangular(one, left, mode, right, sizes, float_dtype("triangular", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, tip, high = [spread(x, dtype, shape) for x in (left, mode, right)]
     u = uniform(key, shape, dtype)
@@ -318,7 +318,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dt
     return _wald(one, mean, shape_of("wald", shape, mean), float_dtype("wald", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     mu = spread(mean, dtype, shape)
@@ -349,7 +349,7 @@ def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     return _gumbel(one, static_shape("gumbel", shape), float_dtype("gumbel", dtype), how)
 
 
-@jit(static_argnames=("shape", "dtype", "mode"))
+@drawing("shape", "dtype", "mode")
 def _gumbel(key: Array, shape: Shape, dtype: DType, mode: str) -> Array:
     info = dtypes.finfo(dtype)
     if mode == "low":

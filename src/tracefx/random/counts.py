@@ -17,9 +17,9 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, int_dtype, shape_of, spread
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, split
 from tracefx.random.uniforms import uniform
-from tracefx.transforms.jit import jit
 
 # ------------------------------------------------------------------ geometric
 
@@ -42,7 +42,7 @@ def _floats(x: ArrayLike) -> Array:
     return numbers if dtypes.is_float(numbers.dtype) else numbers.astype(float)
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _geometric(key: Array, p: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, p.dtype)
     u = fnp.where(u == 0, 1, u)
@@ -70,7 +70,7 @@ def poisson(
     return _poisson(one, spread(lam, dtypes.float32, sizes), int_dtype("poisson", dtype))
 
 
-@jit(static_argnames=("dtype",))
+@drawing("dtype")
 def _poisson(key: Array, lam: Array, dtype: DType) -> Array:
     is_small = fnp.isnan(lam) | (lam < 10)
     most = int(dtypes.iinfo(dtype).max)
@@ -149,7 +149,7 @@ def binomial(
     return _binomial(one, n, _floats(p), shape_of("binomial", shape, n, p), float_dtype("binomial", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _binomial(key: Array, n: ArrayLike, p: Array, shape: Shape, dtype: DType) -> Array:
     count, probability = spread(n, p.dtype, shape), spread(p, p.dtype, shape)
     is_less = probability < 0.5

@@ -13,10 +13,10 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, shape_of, spread
 from tracefx.random.continuous import exponential, normal
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, split
 from tracefx.random.uniforms import rademacher, uniform
 from tracefx.transforms.custom_derivatives import custom_jvp
-from tracefx.transforms.jit import jit
 from tracefx.transforms.vmap import vmap
 
 
@@ -55,7 +55,7 @@ def _drawn(
     return _gamma(one, spread(a, wanted, sizes), log_space)
 
 
-@jit(static_argnames=("log_space",))
+@drawing("log_space")
 def _gamma(key: Array, a: Array, log_space: bool) -> Array:
     return (_log_gammas if log_space else _gammas)(key, a)
 
@@ -150,7 +150,7 @@ def beta(
     return _beta(one, a, b, shape_of("beta", shape, a, b), float_dtype("beta", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _beta(key: Array, a: ArrayLike, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     log_a = loggamma(first, spread(a, dtype, shape), shape, dtype)
@@ -186,7 +186,7 @@ def dirichlet(
     return _dirichlet(one, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _dirichlet(key: Array, alpha: Array, shape: Shape, dtype: DType) -> Array:
     logs = loggamma(key, lax.convert_element_type(alpha, dtype), shape, dtype)
     parts = lax.exp(logs - lax.stop_gradient(fnp.max(logs, axis=-1, keepdims=True)))
@@ -206,7 +206,7 @@ def chisquare(
     return _chisquare(one, df, shape_of("chisquare", shape, df), float_dtype("chisquare", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _chisquare(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(loggamma(key, lax.convert_element_type(df, dtype) / 2, shape, dtype)) * 2
 
@@ -228,7 +228,7 @@ def f(
     return _f(one, dfnum, dfden, shape_of("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _f(key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape, dtype: DType) -> Array:
     above, below = [lax.convert_element_type(x, dtype) for x in (dfnum, dfden)]
     first, second = split(key)
@@ -246,7 +246,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: 
     return _t(one, df, shape_of("t", shape, df), float_dtype("t", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _t(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     half = lax.convert_element_type(df, dtype) / 2
@@ -267,7 +267,7 @@ def generalized_normal(
     return _generalized_normal(one, p, sizes, float_dtype("generalized_normal", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _generalized_normal(key: Array, p: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     power = fnp.true_divide(1, p)
@@ -289,7 +289,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
     return _ball(one, p, size, static_shape("ball", shape), float_dtype("ball", dtype))
 
 
-@jit(static_argnames=("d", "shape", "dtype"))
+@drawing("d", "shape", "dtype")
 def _ball(key: Array, p: ArrayLike, d: int, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     g = generalized_normal(first, p, (*shape, d), dtype)

@@ -15,8 +15,8 @@ from tracefx.lax import linalg
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype
 from tracefx.random.continuous import normal
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked
-from tracefx.transforms.jit import jit
 
 
 def multivariate_normal(
@@ -61,7 +61,7 @@ def multivariate_normal(
     return _multivariate_normal(one, center.astype(common), matrix.astype(common), sizes, wanted, method)
 
 
-@jit(static_argnames=("shape", "dtype", "method"))
+@drawing("shape", "dtype", "method")
 def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtype: DType, method: str) -> Array:
     if method == "cholesky":
         root = linalg.cholesky(cov)
@@ -97,7 +97,7 @@ def orthogonal(
     return _orthogonal(one, rows, columns, static_shape("orthogonal", shape), wanted)
 
 
-@jit(static_argnames=("n", "m", "shape", "dtype"))
+@drawing("n", "m", "shape", "dtype")
 def _orthogonal(key: Array, n: int, m: int, shape: Shape, dtype: DType) -> Array:
     drawn = normal(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = linalg.qr(drawn, full_matrices=False)

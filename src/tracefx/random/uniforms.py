@@ -17,8 +17,8 @@ from tracefx.core.values import get_aval
 from tracefx.ops.keys import BIT_WIDTHS
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, int_dtype
+from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, random_bits, split
-from tracefx.transforms.jit import jit
 
 
 def uniform(
@@ -45,7 +45,7 @@ def uniform(
     return _uniform(one, minval, maxval, static_shape("uniform", shape), float_dtype("uniform", dtype))
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _uniform(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, high = [lax.convert_element_type(x, dtype) for x in (minval, maxval)]
     check_shapes("uniform", shape, low.shape, high.shape)
@@ -99,7 +99,7 @@ def randint(
     return _randint(one, low, high, sizes, dtypes.int32).astype(wanted)
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dtype: DType) -> Array:
     check_shapes("randint", shape, get_aval(minval).shape, get_aval(maxval).shape)
     low, high = [_whole(x) for x in (minval, maxval)]
@@ -156,7 +156,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     return _bernoulli(one, probability, sizes, mode)
 
 
-@jit(static_argnames=("shape", "mode"))
+@drawing("shape", "mode")
 def _bernoulli(key: Array, p: Array, shape: Shape, mode: str) -> Array:
     check_shapes("bernoulli", shape, p.shape)
     dtype = p.dtype
@@ -178,6 +178,6 @@ def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | Non
     return _rademacher(one, static_shape("rademacher", shape), wanted)
 
 
-@jit(static_argnames=("shape", "dtype"))
+@drawing("shape", "dtype")
 def _rademacher(key: Array, shape: Shape, dtype: DType) -> Array:
     return (2 * bernoulli(key, 0.5, shape).astype(dtype) - 1).astype(dtype)
