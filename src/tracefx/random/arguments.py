@@ -9,9 +9,11 @@ import numpy as np
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import get_aval
+from tracefx.numpy.promoting import literal
 from tracefx.ops.basis import convert_element_type
 from tracefx.ops.operation import static_shape
 
@@ -53,6 +55,11 @@ def check_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
         raise ValueError(
             f"{name}: the parameters, of shapes {', '.join(map(str, parameters))}, don't broadcast to shape {shape}"
         )
+
+
+def constant(x: Scalar, dtype: DType) -> Literal:
+    """A number of a dtype, which stands in programs as it is written."""
+    return literal(x, ShapedArray((), dtype))
 
 
 def spread(parameter: ArrayLike, dtype: DType, shape: Shape) -> Array:

@@ -15,7 +15,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import float_dtype, shape_of, spread
+from tracefx.random.arguments import constant, float_dtype, shape_of, spread
 from tracefx.random.drawing import drawing
 from tracefx.random.keys import bits, checked, split
 from tracefx.random.uniforms import rademacher, uniform
@@ -42,10 +42,10 @@ def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
 def _normal(key: Array, shape: Shape, dtype: DType) -> Array:
     if not dtypes.is_complex(dtype):
         below = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)
-        u = uniform(key, shape, dtype, lax.full((), below, dtype), 1.0)
-        return lax.erf_inv(u) * lax.full((), math.sqrt(2), dtype)
+        u = uniform(key, shape, dtype, constant(float(below), dtype), 1.0)
+        return lax.erf_inv(u) * constant(math.sqrt(2), dtype)
     parts = [normal(each, shape, dtypes.real_dtype(dtype)) for each in split(key)]
-    return lax.complex(*parts) / lax.full((), math.sqrt(2), dtype)
+    return lax.complex(*parts) / constant(math.sqrt(2), dtype)
 
 
 def truncated_normal(
@@ -73,12 +73,11 @@ def truncated_normal(
 @drawing("shape", "dtype")
 def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, high = [lax.convert_element_type(x, dtype) for x in (lower, upper)]
-    scale = lax.full((), math.sqrt(2), dtype)
+    scale = constant(math.sqrt(2), dtype)
     u = uniform(key, shape, dtype, lax.erf(low / scale), lax.erf(high / scale))
-    infinity = lax.full((), np.inf, dtype)
     # Rounding may give a bound itself, or more.
-    least = fnp.nextafter(lax.stop_gradient(low), infinity)
-    most = fnp.nextafter(lax.stop_gradient(high), -infinity)
+    least = fnp.nextafter(lax.stop_gradient(low), constant(math.inf, dtype))
+    most = fnp.nextafter(lax.stop_gradient(high), constant(-math.inf, dtype))
     return fnp.clip(scale * lax.erf_inv(u), least, most)
 
 

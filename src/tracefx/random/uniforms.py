@@ -16,7 +16,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import get_aval
 from tracefx.ops.keys import BIT_WIDTHS
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import check_shapes, float_dtype, int_dtype
+from tracefx.random.arguments import check_shapes, constant, float_dtype, int_dtype
 from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, random_bits, split
 
@@ -61,9 +61,9 @@ def unit_interval(key: Array, shape: Shape, dtype: DType) -> Array:
     drawn = 8 if info.nmant < 8 else info.bits  # a byte has digits enough for bfloat16
     whole = BIT_WIDTHS[info.bits]
     bits = lax.convert_element_type(random_bits(key, drawn, shape), whole)
-    digits = lax.shift_right_logical(bits, lax.full((), drawn - info.nmant, whole))
-    one = fnp.asarray(np.array(1, dtype).view(whole), whole)
-    return lax.bitcast_convert_type(lax.bitwise_or(digits, one), dtype) - lax.full((), 1, dtype)
+    digits = lax.shift_right_logical(bits, constant(drawn - info.nmant, whole))
+    one = constant(int(np.array(1, dtype).view(whole)), whole)
+    return lax.bitcast_convert_type(lax.bitwise_or(digits, one), dtype) - constant(1.0, dtype)
 
 
 def randint(
@@ -113,7 +113,7 @@ def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dty
     span = fnp.where(is_beyond & (high > low), span + fnp.ones((), unsigned), span)
     # The remainder of a number of two parts, its first one times 2**bits, which is itself a square.
     span = fnp.broadcast_to(span, shape)
-    half = lax.rem(fnp.broadcast_to(fnp.asarray(np.array(1 << bits // 2, unsigned), unsigned), shape), span)
+    half = lax.rem(fnp.broadcast_to(constant(1 << bits // 2, unsigned), shape), span)
     place = lax.rem(half * half, span)
     offset = lax.rem(lax.rem(first, span) * place + lax.rem(second, span), span)
     return low + lax.convert_element_type(offset, dtype)
