@@ -6,8 +6,10 @@ a piece of a program. Text that is not meant to run is fenced as something else 
 
 from __future__ import annotations
 
+import __future__
 import doctest
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+def future_flags(scope: Mapping[str, object]) -> int:
+    """What earlier blocks have imported from `__future__` holds in later ones, as it does in an interpreter."""
+    features = [getattr(__future__, feature) for feature in __future__.all_feature_names]
+    return sum([each.compiler_flag for each in features if any(each is x for x in scope.values())])
+
+
 def failures(page: str, name: str) -> list[str]:
     """Run the blocks of a page; the report of every example that printed something else."""
     scope: dict[str, object] = {"__name__": "__main__"}
@@ -56,7 +64,8 @@ def failures(page: str, name: str) -> list[str]:
             scope.update(test.globs)
         else:
             # The blank lines make the line numbers of a traceback those of the page.
-            exec(compile("\n" * block.line + block.text, name, "exec", dont_inherit=True), scope)
+            text = "\n" * block.line + block.text
+            exec(compile(text, name, "exec", flags=future_flags(scope), dont_inherit=True), scope)
     return reports
 
 
