@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax, nn
-from tracefx.handlers import Interval, around, bounds, reap, sow
+from tracefx.extend import MissingRuleError, Primitive, ShapedArray, bind1
+from tracefx.handlers import BoundsRule, Interval, around, bounds, reap, sow
 
 Floats = NDArray[np.floating[Any]]
 ENDS: Final = (-np.inf, -1e30, -20.0, -3.0, -1.0, -0.25, -1e-3, -0.0, 0.0, 1e-3, 0.25, 1.0, 3.0, 20.0, 1e30, np.inf)
@@ -315,3 +317,32 @@ def test_bounds_of_the_gradient_of_a_solution() -> None:
 def test_what_has_a_name_is_bounded() -> None:
     out = bounds(lambda x: fx.checkpoint_name(fnp.sin(x), "sine") * 2.0)(around(0.7, 0.01))
     assert out.lo <= 2 * np.sin(0.7) <= out.hi
+
+
+class _Evened(Primitive):
+    """The even number at or below each: an operation that only its author knows."""
+
+    name = "evened"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return avals
+
+    @override
+    def impl(self, *args: NDArray[Any]) -> Sequence[NDArray[Any]]:
+        return [args[0] - args[0] % 2]
+
+
+class _Bounded(_Evened, BoundsRule):
+    @override
+    def interval(self, *operands: Interval) -> Sequence[Interval]:
+        (x,) = operands
+        return [Interval(bind1(self, x.lo), bind1(self, x.hi))]
+
+
+def test_an_operation_brings_its_own_bounds() -> None:
+    with pytest.raises(MissingRuleError, match="evened"):
+        bounds(lambda x: bind1(_Evened(), x))(Interval(3.0, 4.5))
+    out = bounds(lambda x, y: bind1(_Bounded(), x) + y)(Interval(3.0, 4.5), 1.0)
+    assert out.lo <= 3.0 <= 5.0 <= out.hi
+    assert out.hi - out.lo < 2.001

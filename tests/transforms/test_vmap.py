@@ -55,6 +55,7 @@ CASES: Final[dict[str, Case]] = {
     )(T),
     "thrice": lambda F, N: F.vmap(F.vmap(F.vmap(lambda x: N.sin(x))))(T),
     "a function for all": lambda F, N: F.vmap(lambda f, x: f(x), in_axes=(None, 0))(N.sin, M),
+    "sizes for all": lambda F, N: F.vmap(lambda x, n: N.sin(x).reshape(n, -1), in_axes=(0, None))(T, 6),
     "words for all": lambda F, N: F.vmap(F.lax.conv, (0, 0, None, None))(
         np.ones((2, 1, 1, 4, 4), np.float32), np.ones((2, 1, 1, 2, 2), np.float32), (1, 1), "VALID"
     ),

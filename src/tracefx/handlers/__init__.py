@@ -32,6 +32,7 @@ from tracefx.handlers.explain import Operation as Operation
 from tracefx.handlers.explain import explain as explain
 from tracefx.handlers.intervals.functions import around as around
 from tracefx.handlers.intervals.functions import bounds as bounds
+from tracefx.handlers.intervals.handler import BoundsRule as BoundsRule
 from tracefx.handlers.intervals.interval import Interval as Interval
 from tracefx.handlers.key_reuse import KeyReuseError as KeyReuseError
 from tracefx.handlers.key_reuse import check_key_reuse as check_key_reuse

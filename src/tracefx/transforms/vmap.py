@@ -10,7 +10,6 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
-from tracefx.core.array import is_arraylike
 from tracefx.core.dtypes import float0
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
@@ -121,12 +120,8 @@ class Vmap(HandlerTransform[Preserving]):
             entries = trees.broadcast_prefix(
                 (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
-            # Functions, names and the like that are the same for all go through as they are.
-            kept = {
-                i: leaf
-                for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True))
-                if entry is None and not is_arraylike(leaf)
-            }
+            # What is the same for all goes through as it is: functions, names, numbers that are a shape, say.
+            kept = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
             arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from tracefx.control.cond import Cond
 from tracefx.control.sowing import Sow
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Primitive, missing
 from tracefx.core.values import Value
 from tracefx.handlers.intervals import elementwise as each
 from tracefx.handlers.intervals import structural as all_of
@@ -50,6 +51,21 @@ from tracefx.ops import (
     transcendental,
     window_reduction,
 )
+from tracefx.ops.greatest import ApproxTopK, TopK
+
+
+class BoundsRule:
+    """A capability: the operation knows bounds of its results.
+
+    Without it, and without a rule in the table, only an operation that is `Expandable` has bounds: those of its parts.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def interval(self, *operands: Interval) -> Sequence[Interval]:
+        """Intervals that contain the results for all operands within the given ones, rounding errors included."""
+        raise missing(self, "interval", "define interval(self, *operands)")
 
 
 @final
@@ -179,15 +195,19 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
     all_of.contracted: (contraction.DotGeneral, convolution.ConvGeneralDilated),
     all_of.found: (reduction.ArgMax, reduction.ArgMin),
     all_of.ordered: (sorting.Sort,),
-    all_of.greatest: (sorting.TopK, sorting.ApproxTopK),
+    all_of.greatest: (TopK, ApproxTopK),
     all_of.chosen: (selection.SelectN,),
     all_of.branched: (Cond,),
     all_of.sown: (Sow,),
 }
 
 
+def _by_itself(handler: Intervals, op: BoundsRule, *operands: Held) -> Sequence[Held]:
+    return op.interval(*map(lifted, operands))
+
+
 def _table() -> Rules[Intervals, Held]:
-    rules = Rules[Intervals, Held]()
+    rules = Rules[Intervals, Held]().capable(BoundsRule, _by_itself)
     for rule, operations in _FUNCTIONS.items():
         for operation in operations:
             rules = rules.on(operation, rule)
