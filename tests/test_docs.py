@@ -5,8 +5,8 @@ a piece of a program. Text that is not meant to run is fenced as something else 
 """
 
 from __future__ import annotations
-
 import __future__
+
 import doctest
 import re
 from collections.abc import Mapping
