@@ -15,7 +15,7 @@ import tracefx as fx
 from tracefx import lax
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.ops.sorting import ApproxTopK, TopK
+from tracefx.ops.greatest import ApproxTopK, TopK
 
 SIZES = (1, 129, 384, 897, 1025, 5000, 100_000)
 

@@ -56,6 +56,7 @@ from tracefx.ops import (
     transcendental,
     window_reduction,
 )
+from tracefx.ops.greatest import ApproxTopK, TopK
 from tracefx.ops.operation import Operation
 from tracefx.transforms.arguments import flatten_values, require_callable
 
@@ -488,7 +489,7 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         DebugCallback,
         Sow,
     ),
-    greatest: (sorting.TopK, sorting.ApproxTopK),
+    greatest: (TopK, ApproxTopK),
     chosen: (selection.SelectN,),
     clamped: (selection.Clamp,),
     written: (dynamic.DynamicUpdateSlice,),

@@ -127,12 +127,13 @@ if TYPE_CHECKING:
         conv_transpose_shape_tuple,
     )
     from tracefx.ops.fourier import FftType, fft
+    from tracefx.ops.greatest import approx_max_k, approx_min_k, top_k
     from tracefx.ops.high_product import mulhi
     from tracefx.ops.moving_windows import reduce_window_shape_tuple
     from tracefx.ops.padding_types import padtype_to_pads
     from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
     from tracefx.ops.scaled import scaled_dot
-    from tracefx.ops.sorting import approx_max_k, approx_min_k, sort, sort_key_val, top_k
+    from tracefx.ops.sorting import sort, sort_key_val
     from tracefx.transforms.composites import composite
     from tracefx.transforms.reductions import reduce, reduce_window
     from tracefx.transforms.scatter_apply import scatter_apply

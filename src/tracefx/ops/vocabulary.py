@@ -23,6 +23,7 @@ from tracefx.ops.elementwise import Add
 from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
 from tracefx.ops.filling import Iota
 from tracefx.ops.fourier import Fft
+from tracefx.ops.greatest import ApproxTopK, TopK
 from tracefx.ops.high_product import MulHi
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.keys import RandomBits, RandomClone, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap
@@ -45,7 +46,7 @@ from tracefx.ops.scaled import ScaledDot
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
-from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.sorting import Sort
 from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma, Zeta
 from tracefx.ops.threefry import Threefry2x32
 from tracefx.ops.transcendental import (

@@ -12,7 +12,8 @@ from typing import Any, Final
 from jax import lax
 
 from tests.laws.samples.making import Function, Sample, grid, i32, of
-from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.greatest import ApproxTopK, TopK
+from tracefx.ops.sorting import Sort
 
 
 def _approximate(p: Any) -> Function:

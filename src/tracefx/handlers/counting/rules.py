@@ -32,6 +32,7 @@ from tracefx.ops.cutting import Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Elementwise
 from tracefx.ops.fourier import Fft, FftType
+from tracefx.ops.greatest import Greatest
 from tracefx.ops.indexing import Gather, Scattering
 from tracefx.ops.keys import RandomClone, RandomUnwrap, RandomWrap
 from tracefx.ops.magnitude import Abs, Sign
@@ -42,7 +43,7 @@ from tracefx.ops.representation import BitcastConvertType, ReducePrecision
 from tracefx.ops.scattering import Scatter, ScatterMul
 from tracefx.ops.selection import SelectN, StopGradient
 from tracefx.ops.shape import Split, Squeeze
-from tracefx.ops.sorting import Greatest, Sort
+from tracefx.ops.sorting import Sort
 from tracefx.ops.special import Polygamma, Zeta
 from tracefx.ops.threefry import Threefry2x32
 from tracefx.ops.transcendental import Exp2, Logarithmic, Logistic, Transcendental

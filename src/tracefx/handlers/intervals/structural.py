@@ -24,11 +24,12 @@ from tracefx.ops.basis import ReduceSum, Reshape, Transpose
 from tracefx.ops.contraction import DotGeneral, Precision
 from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumSum
+from tracefx.ops.greatest import Greatest
 from tracefx.ops.indexing import ScatterAdd
 from tracefx.ops.reduction import ReduceProd
 from tracefx.ops.scattering import ScatterSub
 from tracefx.ops.selection import SelectN
-from tracefx.ops.sorting import Greatest, Sort
+from tracefx.ops.sorting import Sort
 from tracefx.ops.window_reduction import ReduceWindowSum
 
 if TYPE_CHECKING:

@@ -46,6 +46,7 @@ from tracefx.ops.cumulative import CumMax, CumMin
 from tracefx.ops.cutting import Pad
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable, Smooth
+from tracefx.ops.greatest import ApproxTopK, TopK
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.reduction import ArgExtremum, Extremum
@@ -53,7 +54,7 @@ from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
-from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.sorting import Sort
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 

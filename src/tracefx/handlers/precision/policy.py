@@ -22,13 +22,14 @@ from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cutting import Pad, Rev, Slice
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add
+from tracefx.ops.greatest import ApproxTopK, TopK
 from tracefx.ops.indexing import Gather
 from tracefx.ops.magnitude import Abs, Sign
 from tracefx.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
-from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.sorting import Sort
 from tracefx.ops.transcendental import Logistic, Tanh
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin
 

@@ -34,6 +34,7 @@ from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.elementwise import Add, NonDifferentiable
+from tracefx.ops.greatest import ApproxTopK, TopK
 from tracefx.ops.indexing import Gather, ScatterAdd
 from tracefx.ops.linalg.cholesky import Cholesky
 from tracefx.ops.linalg.eigen import Eig, Eigh
@@ -52,7 +53,7 @@ from tracefx.ops.representation import BitcastConvertType
 from tracefx.ops.scattering import Extremal, Scatter, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN
 from tracefx.ops.shape import Split
-from tracefx.ops.sorting import ApproxTopK, Sort, TopK
+from tracefx.ops.sorting import Sort
 from tracefx.ops.special import Polygamma, Zeta
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
