@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tracefx import numpy as fnp
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.promoting import to_type
@@ -41,7 +42,7 @@ def ravel_pytree(pytree: T) -> tuple[Array, Callable[[ArrayLike], T]]:
         if given.shape != (length,):
             raise ValueError(f"unravel takes a vector of {length} elements, got {given.aval}")
         if given.dtype != dtype:
-            raise TypeError(f"unravel takes a vector of {dtype}, got {given.aval}; convert it with astype")
+            raise TypeError(f"unravel takes a vector of {dtypes.name(dtype)}, got {given.aval}; convert it with astype")
         parts = fnp.split(given, ends[:-1]) if arrays else []
         made = [to_type(fnp.reshape(p, a.shape), a.dtype, False) for p, a in zip(parts, avals, strict=True)]
         tree: T = structure.unflatten(made)

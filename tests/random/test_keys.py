@@ -145,7 +145,9 @@ def test_keys_are_written_and_read() -> None:
     closed = fx.make_jaxpr(lambda i: KEYS[i])(0)
     again = fx.programs.deserialize(fx.programs.serialize(closed))
     assert words(fx.jaxpr_as_fun(again)(2)[0]) == words(KEYS[2])
-    assert repr(random.key(3)) == "Array(key<fry>[], words=[0, 3])"
+    shown = "Array(key<fry>[], words=[0, 3])"
+    assert repr(random.key(3)) == fnp.array_repr(random.key(3)) == fnp.array_str(random.key(3)) == shown
+    assert repr(fx.eval_shape(random.key, 3)) == "ShapeDtypeStruct(shape=(), dtype=key<fry>)"
 
 
 def test_programs_on_keys_leave_the_process() -> None:
@@ -181,6 +183,10 @@ NO_NUMBERS: Final[dict[str, Callable[[Array], Any]]] = {
     "add": lambda k: k + 1,
     "neg": lambda k: -k,
     "less": lambda k: k < k,
+    "larger": lambda k: lax.max(k, k),
+    "larger, traced": lambda k: fx.make_jaxpr(lax.max)(k, k),
+    "bits of others": lambda k: lax.bitcast_convert_type(fnp.ones(3), k.dtype),
+    "view": lambda k: fnp.ones(2).view(k.dtype),
     "sum": fnp.sum,
     "max": fnp.max,
     "argmax": fnp.argmax,

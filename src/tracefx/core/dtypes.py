@@ -78,7 +78,8 @@ complex128: Final[DType] = np.dtype(np.complex128)
 # The tangent of an integer or bool: a vector space with one point, stored in no bytes. Equal to jax.dtypes.float0.
 float0: Final[DType] = np.dtype([("float0", np.void, 0)])
 # Keys of random numbers: records of words, which NumPy moves about as it does numbers and refuses to compute with. The
-# field's name says which generator a key is for.
+# field's name says which generator a key is for. `str` of these dtypes is NumPy's description of the record, which no
+# subclass and no metadata of a dtype can change; what is shown to users goes through `name`.
 key_fry: Final[DType] = np.dtype([("fry", np.uint32, (2,))])
 key_rbg: Final[DType] = np.dtype([("rbg", np.uint32, (4,))])
 key_urbg: Final[DType] = np.dtype([("urbg", np.uint32, (4,))])

@@ -47,8 +47,8 @@ def cov(
     for v, what in zip(values, ("m", "y"), strict=False):
         if v.aval.ndim > 2:
             raise ValueError(f"cov: {what} must be a vector or a matrix, got {v.aval}")
-    if dtype is not None and not dtypes.is_inexact(dtypes.as_dtype(dtype, "cov: dtype")):
-        raise ValueError(f"cov: dtype must be a float or complex dtype, got {dtype}")
+    if dtype is not None and not dtypes.is_inexact(wanted := dtypes.as_dtype(dtype, "cov: dtype")):
+        raise ValueError(f"cov: dtype must be a float or complex dtype, got {dtypes.name(wanted)}")
     x = atleast_2d(values[0])
     if not rowvar and values[0].aval.ndim != 1:
         x = transpose(x)
@@ -114,8 +114,8 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     >>> corrcoef(np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).round(4).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    if dtype is not None and not dtypes.is_inexact(dtypes.as_dtype(dtype, "corrcoef: dtype")):
-        raise ValueError(f"corrcoef: dtype must be a float or complex dtype, got {dtype}")
+    if dtype is not None and not dtypes.is_inexact(wanted := dtypes.as_dtype(dtype, "corrcoef: dtype")):
+        raise ValueError(f"corrcoef: dtype must be a float or complex dtype, got {dtypes.name(wanted)}")
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return divide(c, c)

@@ -253,7 +253,9 @@ def _read(part: IndexPart) -> _Read:
         mask = part.concrete(MaskIndexError) if isinstance(part, Array) else part
         return _Mask(mask) if mask.ndim else bool(mask)
     if not dtypes.is_integer(dtype):
-        raise TypeError(f"an index array must be of integers or bools, got {dtype}{list(part.shape)}; convert it")
+        raise TypeError(
+            f"an index array must be of integers or bools, got {dtypes.name(dtype)}{list(part.shape)}; convert it"
+        )
     if type(part) is ConcreteArray:
         part = part.numpy()
     if isinstance(part, np.ndarray):

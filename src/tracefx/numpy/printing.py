@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike
+from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
 from tracefx.numpy.promoting import operand
 
@@ -44,7 +46,10 @@ def array_repr(
     >>> array_repr(np.ones(2) / 3, precision=2)
     'Array([0.33, 0.33], dtype=float32)'
     """
-    numbers = to_numpy(operand(arr, "array_repr: arr"))
+    x = operand(arr, "array_repr: arr")
+    if dtypes.is_key(x.aval.dtype):  # NumPy would show the record that holds the words
+        return repr(as_array(x))
+    numbers = to_numpy(x)
     # The words `array` and `Array` are equally long, so the lines stay aligned.
     return np.array_repr(numbers, max_line_width, precision, suppress_small).replace("array", "Array", 1)
 
@@ -57,4 +62,7 @@ def array_str(
     >>> array_str(np.ones(2) / 3, precision=2)
     '[0.33 0.33]'
     """
-    return np.array_str(to_numpy(operand(a, "array_str: a")), max_line_width, precision, suppress_small)
+    x = operand(a, "array_str: a")
+    if dtypes.is_key(x.aval.dtype):
+        return str(as_array(x))
+    return np.array_str(to_numpy(x), max_line_width, precision, suppress_small)

@@ -455,7 +455,7 @@ def var(
         return found
     computed = _mean_dtype("var", x, dtype)
     if not dtypes.is_inexact(computed):
-        raise ValueError(f"var: dtype must be of floats or complex numbers, got {computed}")
+        raise ValueError(f"var: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
     if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
         raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
     result = dtypes.real_dtype(computed) if dtype is None else computed

@@ -31,7 +31,9 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
         return comparison.ne(octets, filling.zero(octets.aval.update(shape=())))
     old, wide = dtypes.itemsize_bits(value.dtype), dtypes.itemsize_bits(new)
     if not value.ndim and old != wide:
-        raise ValueError(f"view: {value.aval} has no axis along which elements of {new} could be told apart")
+        raise ValueError(
+            f"view: {value.aval} has no axis along which elements of {dtypes.name(new)} could be told apart"
+        )
     if (dtypes.is_complex(value.dtype) or dtypes.is_complex(new)) and not value.ndim:
         raise ValueError(f"view: {value.aval} has no axis along which the parts of complex numbers could be")
     if dtypes.is_complex(value.dtype):
@@ -51,5 +53,7 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
         return basis.reshape(bitcast_convert_type(value, new), (*before, n * (old // wide)))
     ratio = wide // old
     if n % ratio:
-        raise ValueError(f"view: the last axis of {value.aval} must be a multiple of {ratio} to be read as {new}")
+        raise ValueError(
+            f"view: the last axis of {value.aval} must be a multiple of {ratio} to be read as {dtypes.name(new)}"
+        )
     return bitcast_convert_type(basis.reshape(value, (*before, n // ratio, ratio)), new)

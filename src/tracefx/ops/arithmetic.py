@@ -28,7 +28,7 @@ from tracefx.ops.elementwise import (
     operands,
     unbroadcast,
 )
-from tracefx.ops.operation import ANY
+from tracefx.ops.operation import ANY_NUMBERS
 from tracefx.ops.ordering import emit_extreme, maximum, minimum
 from tracefx.ops.rounding import ceil, floor
 from tracefx.ops.selection import select, where
@@ -257,7 +257,7 @@ class Extreme(Smooth):
     """The derivative is shared by equal operands."""
 
     __slots__ = ()
-    domain = ANY
+    domain = ANY_NUMBERS
     arity = 2
     direction: ClassVar[str]
 

@@ -62,7 +62,7 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, ShownAsJax):
         if (state.shape[-1:], state.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
             raise TypeError(f"rng_bit_generator takes a state u32[4] or u64[2], got {state}")
         if not dtypes.is_integer(self.dtype) or dtypes.itemsize_bits(self.dtype) < 8 or dtypes.is_signed(self.dtype):
-            raise TypeError(f"rng_bit_generator gives uint8, uint16, uint32 or uint64, not {self.dtype}")
+            raise TypeError(f"rng_bit_generator gives uint8, uint16, uint32 or uint64, not {dtypes.name(self.dtype)}")
         return [state.strong(), ShapedArray((*state.shape[:-1], *self.shape), self.dtype)]
 
     @override

@@ -290,7 +290,8 @@ def _out_dtype(lhs: DType, rhs: DType, preferred: DType | None) -> DType:
         return dtype
     if not dtypes.is_float(dtype) and _component_bits(preferred) < _component_bits(dtype):
         raise TypeError(
-            f"dot_general: preferred_element_type {preferred} is narrower than {dtype}, that of the operands"
+            f"dot_general: preferred_element_type {dtypes.name(preferred)} is narrower than {dtypes.name(dtype)}, that "
+            "of the operands"
         )
     return preferred
 

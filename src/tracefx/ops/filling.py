@@ -42,7 +42,8 @@ class Iota(Operation):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         if not (dtypes.is_integer(self.dtype) or dtypes.is_inexact(self.dtype)):
             raise TypeError(
-                f"iota counts in numbers: dtype must be one of integers, floats or complex, got {self.dtype}"
+                "iota counts in numbers: dtype must be one of integers, floats or complex, got "
+                f"{dtypes.name(self.dtype)}"
             )
         if not 0 <= self.dimension < len(self.shape):
             raise ValueError(f"iota: dimension {self.dimension} must be an axis of shape {self.shape}")

@@ -417,7 +417,7 @@ class ArgExtremum(Operation, Differentiable):
         if len(self.axes) != 1 or not 0 <= self.axes[0] < x.ndim:
             raise ValueError(f"{self.name}: axis must be one axis of {x}, counted from 0, got {self.axes}")
         if not dtypes.is_integer(self.index_dtype):
-            raise TypeError(f"{self.name}: index_dtype must be an integer dtype, got {self.index_dtype}")
+            raise TypeError(f"{self.name}: index_dtype must be an integer dtype, got {dtypes.name(self.index_dtype)}")
         _ORDERED.require(self.name, x)
         if not x.shape[self.axes[0]]:
             raise ValueError(f"{self.name}: axis {self.axes[0]} of {x} has no elements to choose from")

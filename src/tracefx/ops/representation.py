@@ -112,7 +112,7 @@ class BitcastConvertType(Operation, Differentiable):
             if not dtypes.is_integer(dtype) and not dtypes.is_float(dtype):
                 raise TypeError(
                     f"bitcast_convert_type goes between integers and floats, or leaves the dtype as it is; got {x} "
-                    f"and new_dtype {new}"
+                    f"and new_dtype {dtypes.name(new)}"
                 )
         old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
         shape = x.shape

@@ -36,6 +36,8 @@ _BY_WORDS: Final[Mapping[int, DType]] = MappingProxyType({2: dtypes.key_fry, 4: 
 def key_dtype(impl_spec: str | DType | None = None) -> DType:
     """The dtype of the keys of a generator, `threefry2x32` if none is named, `rbg` or `unsafe_rbg`.
 
+    Printed by itself it is what NumPy calls it, a record of words; arrays, types and errors say `key<fry>`.
+
     Raises ValueError for another name, TypeError for a dtype that isn't one of keys.
 
     >>> from tracefx import random

@@ -57,7 +57,9 @@ def unit_interval(key: Array, shape: Shape, dtype: DType) -> Array:
     """Numbers at least 0 and less than 1: random digits behind the point of numbers from 1 to 2, less 1."""
     info = dtypes.finfo(dtype)
     if info.bits not in BIT_WIDTHS:
-        raise TypeError(f"random numbers are drawn as floats of 8, 16, 32 or 64 bits, got {dtype}; convert them")
+        raise TypeError(
+            f"random numbers are drawn as floats of 8, 16, 32 or 64 bits, got {dtypes.name(dtype)}; convert them"
+        )
     drawn = 8 if info.nmant < 8 else info.bits  # a byte has digits enough for bfloat16
     whole = BIT_WIDTHS[info.bits]
     bits = lax.convert_element_type(random_bits(key, drawn, shape), whole)

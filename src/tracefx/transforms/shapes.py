@@ -54,7 +54,7 @@ class ShapeDtypeStruct:
     @override
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype}{weak})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.name(self.dtype)}{weak})"
 
 
 def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:
