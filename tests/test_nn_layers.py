@@ -129,6 +129,19 @@ def test_initializers(name: str) -> None:
     assert make(initializers) == make(initializers)
 
 
+def test_initializers_with_arrays_are_told_apart() -> None:
+    """So that they are keys of dictionaries and static arguments."""
+    one, same = [initializers.constant(np.array([1.0, 2.0], np.float32)) for _ in range(2)]
+    assert one == same
+    assert hash(one) == hash(same)
+    others: list[Any] = [np.array([1.0, 3.0], np.float32), np.array([1, 2]), np.array([[1.0, 2.0]], np.float32), 1.0]
+    assert len({one, same, *[initializers.constant(x) for x in others]}) == 5
+    assert initializers.normal(fnp.ones(2)) == initializers.normal(np.ones(2, np.float32))
+    assert fx.jit(lambda x: initializers.constant(x) == initializers.constant(x))(2.0)
+    drawn = fx.jit(lambda make: make(random.key(0), (3, 2)), static_argnums=0)(one)
+    assert drawn.tolist() == [[1.0, 2.0]] * 3
+
+
 def test_delta_orthogonal() -> None:
     for shape in ((3, 2, 4), (3, 2, 2, 4), (1, 3, 2, 2, 2)):
         ours = initializers.delta_orthogonal()(random.key(1), shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable
+from typing import Any
 
 import attrs
 
@@ -35,4 +36,11 @@ def strict(value: object) -> Hashable:
         return (kind, frozenset(map(strict, value)))
     if isinstance(value, StrictlyEqual) or not attrs.has(kind):
         return (kind, value)
-    return (kind, *[strict(getattr(value, f.name)) for f in attrs.fields(kind) if f.eq])
+    return (kind, *[strict(_compared(value, f)) for f in attrs.fields(kind) if f.eq])
+
+
+def _compared(value: object, field: attrs.Attribute[Any]) -> object:
+    """What of a field is compared: what it is, or what its `eq` makes of it."""
+    found = getattr(value, field.name)
+    key = field.eq_key  # type: ignore[attr-defined]  # which the stubs of attrs leave out
+    return found if key is None else key(found)

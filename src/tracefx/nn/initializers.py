@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, final
 
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 import tracefx.numpy as fnp
@@ -16,6 +16,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import Tracer
+from tracefx.core.values import as_value, to_numpy
 from tracefx.ops.operation import static_shape
 from tracefx.ops.static import axis_of
 
@@ -45,6 +47,14 @@ class _Drawn:
         raise NotImplementedError
 
 
+def _told_apart(x: ArrayLike) -> object:
+    """What tells parameters apart: numbers by value, arrays by type and values, while traced by which tracer it is."""
+    if isinstance(x, bool | int | float | complex):
+        return x
+    value = as_value(x)
+    return id(value) if isinstance(value, Tracer) else (value.aval, to_numpy(value).tobytes())
+
+
 # ------------------------------------------------------------------ the same everywhere
 
 
@@ -71,7 +81,7 @@ def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) -
 @final
 @frozen
 class _Constant(_Drawn):
-    value: ArrayLike
+    value: ArrayLike = field(eq=_told_apart)
     dtype: DTypeLike | None
 
     @override
@@ -95,7 +105,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 @final
 @frozen
 class _Uniform(_Drawn):
-    scale: ArrayLike
+    scale: ArrayLike = field(eq=_told_apart)
     dtype: DTypeLike | None
 
     @override
@@ -116,7 +126,7 @@ def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 @final
 @frozen
 class _Normal(_Drawn):
-    stddev: ArrayLike
+    stddev: ArrayLike = field(eq=_told_apart)
     dtype: DTypeLike | None
 
     @override
@@ -137,10 +147,10 @@ def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 @final
 @frozen
 class _TruncatedNormal(_Drawn):
-    stddev: ArrayLike
+    stddev: ArrayLike = field(eq=_told_apart)
     dtype: DTypeLike | None
-    lower: ArrayLike
-    upper: ArrayLike
+    lower: ArrayLike = field(eq=_told_apart)
+    upper: ArrayLike = field(eq=_told_apart)
 
     @override
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
@@ -166,7 +176,7 @@ def truncated_normal(
 @final
 @frozen
 class _VarianceScaling(_Drawn):
-    scale: ArrayLike
+    scale: ArrayLike = field(eq=_told_apart)
     mode: Mode
     distribution: Distribution
     in_axis: AxesOf
@@ -350,7 +360,7 @@ kaiming_normal = he_normal
 @final
 @frozen
 class _Orthogonal(_Drawn):
-    scale: ArrayLike
+    scale: ArrayLike = field(eq=_told_apart)
     column_axis: int
     dtype: DTypeLike | None
 
@@ -381,7 +391,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 @final
 @frozen
 class _DeltaOrthogonal(_Drawn):
-    scale: ArrayLike
+    scale: ArrayLike = field(eq=_told_apart)
     column_axis: int
     dtype: DTypeLike | None
 
