@@ -138,6 +138,18 @@ class Effect:
 
 
 @final
+@frozen
+class Level:
+    """What a program holds beside its inputs around one equation: before it, while it runs, and after it."""
+
+    before: int
+    during: int
+    after: int
+    last: tuple[bool, ...]
+    """For every operand whether its place is nobody's after the equation."""
+
+
+@final
 class Memory:
     """Peaks of programs. Each is looked at once, for each set of inputs that nobody needs afterwards."""
 
@@ -157,6 +169,24 @@ class Memory:
             moment = IDLE if at.highest is None else _Run(self, jaxpr, dying).moment_at(at.highest, at.peak)
             found = self._known[key] = jaxpr, Inside(moment, last)
         return found[1]
+
+    def course(self, jaxpr: Jaxpr, dying: tuple[bool, ...]) -> list[Level]:
+        """What a program without constants holds from equation to equation; the largest is its peak.
+
+        >>> from tracefx.handlers.counting.rules import COST_RULES
+        >>> from tracefx.programs import parse_jaxpr
+        >>> program = parse_jaxpr("{ lambda ; x:f32[2]. let y:f32[2] = sin x; z:f32[2] = sin y in (z,) }")
+        >>> [(at.before, at.during, at.after) for at in Memory(COST_RULES, Expansions()).course(program, (False,))]
+        [(0, 8, 8), (8, 16, 8)]
+        """
+        run = _Run(self, jaxpr, dying)
+        course = []
+        for k, (eqn, unused) in enumerate(zip(jaxpr.eqns, jaxpr.last_uses, strict=True)):
+            before, last = run.live, run.last(eqn, unused)
+            run.peak = before  # so that it comes to be this equation's
+            run.step(k, eqn, unused)
+            course.append(Level(before, run.peak, run.live, last))
+        return course
 
     def kind(self, prim: Primitive) -> str:
         """Whether an operation is a `view` or `may view`, `carries` programs, writes `in place`, or is `plain`."""

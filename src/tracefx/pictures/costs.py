@@ -1,0 +1,103 @@
+"""What every equation of a program costs, by the rules of `tracefx.handlers.count`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from tracefx.control.cond import Cond
+from tracefx.control.scan import Scan
+from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, Var
+from tracefx.handlers.counting.bodies import Assumptions, Expansions, loop_cost, runs
+from tracefx.handlers.counting.cost import Work
+from tracefx.handlers.counting.memory import Memory
+from tracefx.handlers.counting.rules import COST_RULES, MOVED, OperationCost
+
+NO_WORK: Final = Work(0, 0, 0, 0, 0, 0)
+
+
+def plus(a: Work, b: Work) -> Work:
+    """Both together.
+
+    >>> plus(Work(1, 2, 0, 0, 8, 4), Work(1, 3, 0, 0, 8, 4)).flops
+    5
+    """
+    return Work(
+        a.runs + b.runs,
+        a.flops + b.flops,
+        a.transcendentals + b.transcendentals,
+        a.integer_ops + b.integer_ops,
+        a.bytes_read + b.bytes_read,
+        a.bytes_written + b.bytes_written,
+    )
+
+
+def times(n: int, a: Work) -> Work:
+    """The same, so many times."""
+    if n == 1:
+        return a
+    return Work(
+        n * a.runs, n * a.flops, n * a.transcendentals, n * a.integer_ops, n * a.bytes_read, n * a.bytes_written
+    )
+
+
+@final
+class Costs:
+    """The costs of equations and programs, each found once. The largest branch of a `cond` counts."""
+
+    def __init__(self) -> None:
+        self.assumed: Final = Assumptions(COST_RULES)
+        self._expansions = Expansions()
+        self.memory: Final = Memory(COST_RULES, self._expansions)
+        self._programs: dict[int, tuple[Jaxpr, Work]] = {}
+
+    def own(self, eqn: Eqn) -> Work:
+        """One run of an equation, without the programs it runs."""
+        cost = self._rule(eqn)
+        if cost is None:
+            return NO_WORK
+        read, written = cost.bytes_read, cost.bytes_written
+        if read is None:
+            read = sum([x.aval.nbytes for x in eqn.inputs if type(x) is Var])
+        if written is None:
+            written = sum([v.aval.nbytes for v in eqn.outs])
+        return Work(1, cost.flops, cost.transcendentals, cost.integer_ops, read, written)
+
+    def _rule(self, eqn: Eqn) -> OperationCost | None:
+        prim = eqn.prim
+        rule = COST_RULES.rule_for(type(prim))
+        if rule is not None:
+            return rule(prim, [a.aval for a in eqn.inputs], [v.aval for v in eqn.outs])
+        if isinstance(prim, Scan):
+            return loop_cost(prim)
+        return None if isinstance(prim, CarriesJaxprs) or self._expansions.needed(prim, COST_RULES) else MOVED
+
+    def runs(self, eqn: Eqn) -> Sequence[tuple[Jaxpr, int]]:
+        """The programs that count in one run of an equation, with how often they run."""
+        prim = eqn.prim
+        if COST_RULES.rule_for(type(prim)) is not None:
+            return ()
+        if isinstance(prim, Cond):
+            return [(max(prim.branches, key=self._size), 1)]
+        return runs(eqn, self.assumed, self._expansions)
+
+    def _size(self, jaxpr: Jaxpr) -> tuple[int, int]:
+        work = self.program(jaxpr)
+        return work.operations, work.bytes_accessed
+
+    def equation(self, eqn: Eqn) -> Work:
+        """One run of an equation, with what it runs."""
+        work = self.own(eqn)
+        for body, count in self.runs(eqn):
+            work = plus(work, times(count, self.program(body)))
+        return work
+
+    def program(self, jaxpr: Jaxpr) -> Work:
+        """One run of a program."""
+        found = self._programs.get(id(jaxpr))
+        if found is None:
+            work = NO_WORK
+            for eqn in jaxpr.eqns:
+                work = plus(work, self.equation(eqn))
+            found = self._programs[id(jaxpr)] = jaxpr, work
+        return found[1]

@@ -1,0 +1,291 @@
+"""A program described for showing: its lines with types, costs and memory, bodies inside of lines, and where all of
+it was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, final
+
+from attrs import frozen
+
+from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core.avals import ShapedArray
+from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.printer import format_eqn, scalar_text, variable_name
+from tracefx.core.source import Place
+from tracefx.handlers.counting.bodies import one_program
+from tracefx.handlers.counting.cost import Work
+from tracefx.handlers.counting.memory import line_of
+from tracefx.pictures.costs import Costs, times
+from tracefx.pictures.kinds import Kind, kind_of
+
+
+@final
+@frozen
+class Variable:
+    """A variable of a body: its key is its own in the whole program."""
+
+    key: str
+    name: str
+    aval: ShapedArray
+    note: str = ""
+    """What the user calls it, such as `params['w']`."""
+
+
+@final
+@frozen
+class Constant:
+    """A number in the program."""
+
+    text: str
+    aval: ShapedArray
+
+
+@final
+@frozen(eq=False)
+class Body:
+    """A program, or one inside of an equation.
+
+    `runs` says how often it runs in all, `None` of the steps of a loop that may be of any number. A body that was
+    shown in an equation before has no lines, and `same_as` is that equation's number.
+    """
+
+    label: str
+    runs: int | None
+    counted: bool
+    """Whether its costs are part of its equation's; those of branches that cost less than another are not."""
+    constants: tuple[Variable, ...]
+    inputs: tuple[Variable, ...]
+    lines: tuple[Line, ...]
+    outs: tuple[Variable | Constant, ...]
+    before: int
+    """The bytes held where it begins."""
+    same_as: int | None = None
+
+    def every_line(self) -> Iterator[Line]:
+        """Its lines and those inside of them, in the order of the page."""
+        for line in self.lines:
+            yield line
+            for body in line.bodies:
+                yield from body.every_line()
+
+
+@final
+@frozen(eq=False)
+class Line:
+    """An equation. `work` is what it costs in all its runs, with its bodies; `own` without these."""
+
+    number: int
+    op: str
+    params: str
+    kind: Kind
+    operands: tuple[Variable | Constant, ...]
+    results: tuple[Variable, ...]
+    runs: int
+    work: Work
+    own: Work
+    during: int
+    """The bytes that are held while it runs."""
+    after: int
+    place: Place | None
+    scope: tuple[str, ...]
+    bodies: tuple[Body, ...]
+
+
+@final
+@frozen(eq=False)
+class Description:
+    """A program described: all that a page shows of it."""
+
+    body: Body
+    total: Work
+    peak: int
+    argument_bytes: int
+    constant_bytes: int
+    output_bytes: int
+
+    def lines(self) -> Iterator[Line]:
+        """All equations, those in bodies too."""
+        return self.body.every_line()
+
+    @property
+    def count(self) -> int:
+        """How many equations are shown."""
+        return sum([1 for _ in self.lines()])
+
+
+def describe(program: Jaxpr | ClosedJaxpr, names: Sequence[str] = ()) -> Description:
+    """The description of a program; `names` are what the user calls its inputs.
+
+    Costs are those that `tracefx.handlers.count_jaxpr` gives, memory is what it says of the peak.
+
+    >>> import tracefx as fx
+    >>> found = describe(fx.make_jaxpr(lambda x: fx.numpy.sin(x) * 2.0)(fx.ShapeDtypeStruct((4,), "float32")), ["x"])
+    >>> [(line.op, line.work.operations, line.during) for line in found.lines()]
+    [('sin', 4, 32), ('mul', 4, 48)]
+    """
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    return _Reader().description(jaxpr, names)
+
+
+_BODY: Final = r"\{ \.\.\. \}"
+_BODIES: Final = re.compile(rf"[A-Za-z_]\w*=(?:{_BODY}|\((?:{_BODY},? ?)*\)) ?")
+_NAME: Final = re.compile(r"\bname='[^']*' ?")
+
+
+def params_text(prim: Primitive) -> str:
+    """An operation's parameters as they are printed, without its bodies and the name of what it calls."""
+    text = format_eqn(Eqn(prim, (), ()))
+    inside = text.partition("[")[2].removesuffix("]") if "[" in text else ""
+    inside = _BODIES.sub("", inside)
+    return (_NAME.sub("", inside) if isinstance(prim, CarriesJaxprs) else inside).strip()
+
+
+def _labels(prim: Primitive, count: int) -> list[str]:
+    """What the bodies of an operation are to it."""
+    if isinstance(prim, Scan):
+        return ["step"]
+    if isinstance(prim, While):
+        return ["condition", "step"]
+    if isinstance(prim, Cond):
+        return ["if false", "if true"] if count == 2 else [f"branch {i}" for i in range(count)]
+    if isinstance(prim, LinearSolve):
+        return ["the function", "its transpose", "solving", "solving the transpose"][:count]
+    if isinstance(prim, Checkpoint):
+        return ["computed again where it is needed"]
+    return ["body"] if count == 1 else [f"body {i}" for i in range(count)]
+
+
+@final
+class _Reader:
+    """Goes through a program once, body by body."""
+
+    def __init__(self) -> None:
+        self._costs = Costs()
+        self._number = 0
+        self._bodies = 0
+        self._shown: dict[int, tuple[Jaxpr, int]] = {}
+        """The bodies that were shown, with the number of their equation."""
+
+    def description(self, jaxpr: Jaxpr, names: Sequence[str]) -> Description:
+        whole = jaxpr.closed()
+        sizes = [a.nbytes for a in whole.in_avals]
+        constants = len(jaxpr.constvars)
+        held = sum(sizes)
+        dying = (False,) * len(sizes)
+        peak = held + self._costs.memory.inside(whole, dying).peak.more
+        body = self._body("", whole, dying, held, 1, True, constants, names)
+        return Description(
+            body,
+            self._costs.program(whole),
+            peak,
+            sum(sizes[constants:]),
+            sum(sizes[:constants]),
+            sum([a.nbytes for a in jaxpr.out_avals]),
+        )
+
+    def _body(
+        self,
+        label: str,
+        jaxpr: Jaxpr,
+        dying: tuple[bool, ...],
+        held: int,
+        runs: int,
+        counted: bool,
+        constants: int = 0,
+        names: Sequence[str] = (),
+        unbounded: bool = False,
+    ) -> Body:
+        """`held` is what is held beside what the program makes, its inputs included."""
+        key, self._bodies = self._bodies, self._bodies + 1
+        used = {x.index for eqn in jaxpr.eqns for x in eqn.inputs if type(x) is Var}
+        used |= {x.index for x in jaxpr.outs if type(x) is Var}
+        notes = dict(zip([v.index for v in jaxpr.invars[constants:]], names, strict=False))
+
+        def variable(v: Var) -> Variable:
+            name = variable_name(v.index) if v.index in used else "_"
+            return Variable(f"{key}.{v.index}", name, v.aval, notes.get(v.index, ""))
+
+        known: dict[int, Variable] = {v.index: variable(v) for v in jaxpr.invars}
+
+        def operand(x: Atom) -> Variable | Constant:
+            return Constant(scalar_text(x.val), x.aval) if isinstance(x, Literal) else known[x.index]
+
+        inputs = tuple([known[v.index] for v in jaxpr.invars])
+        lines = []
+        for eqn, level in zip(jaxpr.eqns, self._costs.memory.course(jaxpr, dying), strict=True):
+            operands = tuple([operand(x) for x in eqn.inputs])
+            known |= {v.index: variable(v) for v in eqn.outs}
+            number, self._number = self._number, self._number + 1
+            own = self._costs.own(eqn)
+            lines.append(
+                Line(
+                    number,
+                    eqn.prim.profile_name,
+                    params_text(eqn.prim),
+                    kind_of(eqn.prim, own),
+                    operands,
+                    tuple([known[v.index] for v in eqn.outs]),
+                    runs,
+                    times(runs, self._costs.equation(eqn)),
+                    times(runs, own),
+                    held + level.during,
+                    held + level.after,
+                    line_of(eqn.source),
+                    () if eqn.source is None else eqn.source.scope,
+                    self._inside(eqn, number, level.last, held + level.during, runs, counted),
+                )
+            )
+        outs = tuple([operand(x) for x in jaxpr.outs])
+        return Body(
+            label,
+            None if unbounded else runs,
+            counted,
+            inputs[:constants],
+            inputs[constants:],
+            tuple(lines),
+            outs,
+            held,
+        )
+
+    def _inside(
+        self, eqn: Eqn, number: int, last: tuple[bool, ...], during: int, runs: int, counted: bool
+    ) -> tuple[Body, ...]:
+        prim = eqn.prim
+        jaxprs = prim.jaxprs() if isinstance(prim, CarriesJaxprs) else ()
+        labels = _labels(prim, len(jaxprs))
+        often = {id(body): (body, count) for body, count in self._costs.runs(eqn)}
+        masks = [_dying(prim, i, jaxpr, last) for i, jaxpr in enumerate(jaxprs)]
+        peaks = [self._costs.memory.inside(j, m).peak.more for j, m in zip(jaxprs, masks, strict=True)]
+        # The equation holds most where the body that takes most does.
+        held = during - max(peaks, default=0)
+        found = []
+        for label, jaxpr, mask in zip(labels, jaxprs, masks, strict=True):
+            shown = self._shown.setdefault(id(jaxpr), (jaxpr, number))[1]
+            _, count = often.get(id(jaxpr), (jaxpr, 1))
+            if shown != number:
+                found.append(Body(label, runs * count, counted, (), (), (), (), held, shown))
+                continue
+            counts = counted and (not isinstance(prim, Cond) or id(jaxpr) in often)
+            unbounded = isinstance(prim, While) and prim.max_steps is None
+            found.append(self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded))
+        return tuple(found)
+
+
+def _dying(prim: Primitive, which: int, jaxpr: Jaxpr, last: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which inputs of an operation's body nobody needs after it."""
+    count = len(jaxpr.invars)
+    if isinstance(prim, Scan):
+        return (*(False,) * prim.num_consts, *(True,) * (count - prim.num_consts))
+    if isinstance(prim, While) and which:
+        return (*(False,) * prim.body_nconsts, *(True,) * (count - prim.body_nconsts))
+    if isinstance(prim, Cond):
+        return last[1:]
+    return last if one_program(prim) is jaxpr and len(last) == count else (False,) * count
