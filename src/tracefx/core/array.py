@@ -37,8 +37,14 @@ _SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
-    """Whether `x` is something that array functions take: an array, a NumPy array or scalar, a Python number."""
-    return type(x) in _SCALARS or isinstance(x, (Array, np.ndarray, np.generic, Literal))
+    """Whether `x` is something that array functions take: an array, NumPy's or JAX's too, or a number."""
+    return type(x) in _SCALARS or isinstance(x, (Array, np.ndarray, np.generic, Literal)) or is_jaxs(x)
+
+
+def is_jaxs(x: object) -> bool:
+    """Whether `x` is an array of JAX with numbers, told without jax: such arrays alone know of weak types."""
+    kind = type(x)
+    return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
 
 
 class Array:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final, Self, TypeAlias, final
+from typing import Any, Final, Self, TypeAlias, final
 
 import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
@@ -170,7 +170,8 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     """`x` as a value with a type. This is where settings are read: numbers narrow to 32 bits unless x64 is on.
 
     A Python scalar becomes a weakly typed literal, a NumPy scalar or array without axes a literal of its dtype, any
-    other NumPy array an array (copied if it can be written to). Anything else is a `TypeError`.
+    other NumPy array an array (copied if it can be written to), an array of JAX an array of the same type. Anything
+    else is a `TypeError`.
     """
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
@@ -187,10 +188,32 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
         scalar: Scalar = (x if x.dtype == dtype else quietly(x.astype, dtype)).item()
         return Literal(scalar, ShapedArray((), dtype))
+    if is_jaxs(x):
+        return from_jaxs(x)
+    hint = of_jax(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
     raise TypeError(
-        f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}; "
-        "turn sequences into arrays with tracefx.numpy.asarray"
+        f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}{hint}"
     )
+
+
+def of_jax(x: object) -> str:
+    """What messages say to do with a tracer or random keys of JAX; nothing for anything else."""
+    if type(x).__module__.partition(".")[0] not in ("jax", "jaxlib"):
+        return ""
+    return (
+        "; what JAX traces is for functions that tracefx.interop.jax.to_jax made, and random keys of JAX become keys "
+        "of tracefx by tracefx.interop.jax.as_tracefx"
+    )
+
+
+def from_jaxs(x: Any) -> ConcreteArray:
+    """An array with the numbers and the type of one of JAX, whose memory nobody writes to: it is shared."""
+    devices = x.devices()
+    dtype = dtypes.as_dtype(x.dtype)
+    aval = shared(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
+    if len(devices) == 1 and next(iter(devices)).platform != "cpu":
+        return ConcreteArray(aval, None, BACKEND.value.from_dlpack(x, None, None))
+    return ConcreteArray(aval, np.asarray(x))
 
 
 @functools.cache

@@ -14,14 +14,14 @@ from typing import TypeAlias, overload
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_arraylike, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.values import ConcreteArray, Value, as_value, from_numpy
+from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_numpy
 from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.placing import placed
@@ -91,6 +91,8 @@ def asarray(
 
 
 def _shared(x: Nested) -> Array:
+    if is_jaxs(x):
+        return from_jaxs(x)
     if not isinstance(x, np.ndarray):
         raise ValueError(f"asarray: copy=False, but the elements of a {type(x).__name__} must be copied")
     numbers = x.view()

@@ -16,13 +16,13 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Index, IndexPart
+from tracefx.core.array import Array, ArrayLike, Index, IndexPart, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
@@ -243,6 +243,8 @@ def _read(part: IndexPart) -> _Read:
         return bool(part)
     if isinstance(part, list | tuple | range):
         part = _from_sequence(part)
+    if is_jaxs(part):
+        part = as_array(as_value(part))
     if not isinstance(part, Array | np.ndarray):
         raise TypeError(
             f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "

@@ -15,7 +15,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_home
 from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
-from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval
+from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval, of_jax
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.interpreters.recording import StageTracer
@@ -84,7 +84,9 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
     if is_arraylike(leaf):
         return as_value(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]
-    raise TypeError(f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}")
+    raise TypeError(
+        f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}{of_jax(leaf)}"
+    )
 
 
 def to_arrays(values: Sequence[ArrayLike]) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, Generic, Self, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Concatenate, Final, Generic, Self, TypeVar, cast, final, overload
 
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
@@ -20,7 +20,7 @@ from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.trees import TreeDef
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.values import ConcreteArray, Value, of_jax
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
@@ -113,6 +113,12 @@ class Ready:
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
         return cls(consts, avals, x64, program, program.on_buffers, tree, tree == trees.structure(0))
+
+
+_STATIC_OR_TREE: Final = (
+    "; list the argument in static_argnums or static_argnames (for `self`, static_argnums=0) if the program may depend "
+    "on it, or register its type as a pytree"
+)
 
 
 @final
@@ -253,8 +259,7 @@ class Jitted(Generic[P, R]):
             if not is_arraylike(leaf):
                 raise TypeError(
                     f"jit: {self._arguments(dynamic, count)[i]} must be an array or a number, got {leaf!r} of type "
-                    f"{type(leaf).__name__}; list the argument in static_argnums or static_argnames (for `self`, "
-                    "static_argnums=0) if the program may depend on it, or register its type as a pytree"
+                    f"{type(leaf).__name__}" + (of_jax(leaf) or _STATIC_OR_TREE)
                 )
 
     def _compile(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Program]:

@@ -18,12 +18,11 @@ from jax.extend.core import primitives
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.handler import Tracer
 from tracefx.core.key_words import keys_of, words_of
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, to_numpy
 
 JaxType: TypeAlias = jax.core.ShapedArray
 
@@ -180,14 +179,11 @@ def as_tracefx(x: jax.Array) -> Array:
     if dtypes.is_key(aval.dtype):
         words: NDArray = np.asarray(jax.random.key_data(x))
         return ConcreteArray(aval, keys_of(words, aval.dtype))
-    devices = x.devices()
-    if len(devices) == 1 and next(iter(devices)).platform != "cpu":
-        return ConcreteArray(aval, None, BACKEND.value.from_dlpack(cast("SupportsDLPack", x), None, None))
-    return ConcreteArray(aval, np.asarray(x))
+    return from_jaxs(x)
 
 
 def _float0(x: object) -> Array | None:
     """A tangent of integers, which JAX has as an array of NumPy."""
     if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
-        return ConcreteArray(ShapedArray(x.shape, dtypes.float0), x)
+        return ConcreteArray(ShapedArray(x.shape, dtypes.float0), np.zeros(x.shape, dtypes.float0))
     return None
