@@ -197,9 +197,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     method("sort", call(X), call(X, 0, descending=True), refused=(call(X, 2),)),
     method("argsort", call(X), call(X, None, descending=True), refused=(call(X, 2),)),
     method("argpartition", call(X, 1), call(X, 0, 0), refused=(call(X, 3),), dtypes=("int32", "bfloat16")),
-    method(
-        "searchsorted", call(np.sort(X[0]), Y), call(np.sort(X[0]), Y, "right"), refused=(call(X, Y),), batched=False
-    ),
+    method("searchsorted", call(np.sort(X[0]), Y), call(np.sort(X[0]), Y, "right"), refused=(call(X, Y),)),
     method("nonzero", call(X, size=4), call(X, size=7, fill_value=-1), refused=(call(X, size=-1),)),
     method("compress", call(X, bools(True, False), 0, size=1), refused=(call(X, bools(True), size=2),)),
     method("diagonal", call(X), call(X, 1), refused=(call(X, 0, 0, 0),)),

@@ -92,7 +92,6 @@ def set_of_two(name: str, *more: Call) -> Record:
         ],
         refused=[call("a", SMALL, size=1), call(SMALL, [1, 2], size=1), call(SMALL, OTHER, size=-1)],
         dtypes=("bfloat16", "uint8"),
-        batched=False,
     )
 
 
@@ -105,7 +104,6 @@ def different(name: str, *more: Call, values: tuple[Call, ...] = (), whole: bool
         refused=[call("a", size=1), call([1, 2], size=1), call(SMALL, size=-1), call(NONE, size=1)],
         dtypes=("bool", "bfloat16", "uint8"),
         derivatives=whole,
-        batched=whole,
     )
 
 
@@ -135,10 +133,11 @@ RECORDS: Final[tuple[Record, ...]] = (
         "searchsorted",
         call(np.sort(ROW), X),
         call(np.sort(ROW), grid(), "right"),
-        call(ROW, X, sorter=np.argsort(ROW).astype(np.int32)),
+        call(np.full(5, 0.25, np.float32), X, sorter=i32(3, 0, 4, 2, 1)),  # so that each order of a batch is one
         call(np.sort(ROW), X, method="sort"),
         values=[
             *searching("scan"),
+            call(ROW, X, sorter=np.argsort(ROW).astype(np.int32)),
             *searching("scan_unrolled"),
             *searching("sort"),
             *searching("compare_all"),
@@ -156,7 +155,6 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, [1.0]),
             call(grid(), ROW),
         ],
-        batched=False,  # a batch of these would not be sorted
         dtypes=("bool", "int8", "uint32", "int64", "float16", "bfloat16", "float64", "complex64"),
         pairs=True,
     ),
@@ -167,7 +165,6 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(grid(), np.sort(ROW), method="sort"),
         values=[call(EDGY, f32(-1, 0, INF)), call(TIES, i32(1, 2)), call(X, f32()), call(X, f32(0.5))],
         refused=[call("a", ROW), call(X, X), call(X, grid()), call(X, [1.0])],
-        batched=False,  # a batch of these would not be sorted
         dtypes=FEW[:-1],
     ),
     record(
@@ -191,7 +188,6 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, ROW, ROW, period=ROW),
             call(c_grid(2), ROW, ROW),
         ],
-        batched=False,  # a batch of these would not be sorted
         dtypes=("int8", "float16", "float64"),
         ulps=PROGRAM,
     ),

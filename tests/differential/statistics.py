@@ -211,7 +211,6 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, 4, density=True),
         ],
         refused=[call("a"), call(X, "auto"), call(X, weights=ROW), call(X, 1.5)],
-        batched=False,  # a batch of edges would not be sorted
         dtypes=("int8", "int32", "float16"),
         ulps=PROGRAM,
     ),
@@ -225,7 +224,6 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(i32(1, 2), i32(2, 1), [2, 3]),
         ],
         refused=[call("a", ROW), call(ROW, ROW, 2, [[0, 1]]), call(ROW, ROW, weights=ROW[:2])],
-        batched=False,  # a batch of edges would not be sorted
         dtypes=("float16",),
         ulps=PROGRAM,
     ),
@@ -243,7 +241,6 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(grid(5, 2), weights=f32(1, 2)),
             call(ROW),
         ],
-        batched=False,  # a batch of edges would not be sorted
         dtypes=("float16",),
         ulps=PROGRAM,
     ),
