@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: help test laws demo bench lint format types unit clean
+.PHONY: help test laws demo bench docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make bench    ratios of tracefx to JAX"
+	@echo "make docs     the documentation as a site, site/index.html"
 	@echo "make format   rewrite the files as lint and formatter want them"
 	@echo "make clean    remove the virtual environment and all caches"
 	@echo "parts of make test: make lint, make types, make unit"
@@ -34,6 +35,11 @@ demo: $(VENV)/.demo
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
+# The variable turns off what the theme says of its successor.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --quiet --check
@@ -50,14 +56,14 @@ format: $(VENV)/.test
 	$(BIN)/ruff format --quiet
 
 clean:
-	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the virtual environment, so they go when it goes; a changed pyproject.toml installs again.
 
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what its tests need"
-	@$(PIP) --editable '.[test,demo]'
+	@$(PIP) --editable '.[test,demo,docs]'
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made
@@ -68,6 +74,11 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.bench: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what the benchmarks need"
 	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx and what its site needs"
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.made:

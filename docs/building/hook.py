@@ -1,0 +1,46 @@
+"""What MkDocs calls while it builds: the pages that are made, those that stand elsewhere, links, sessions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from docs.building.places import PROJECT, guests, with_links
+from docs.building.reference import FOLDER, reference
+
+_SESSION: Final = re.compile(r"^(?P<fence>[ ]*```)python(?=[ ]*\n[ ]*>>> )", re.MULTILINE)
+_MADE: Final = reference()
+_GUESTS: Final = {there: path for path, there in guests().items()}
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """The navigation has a place for the reference: `reference/`. Its pages go there."""
+    config.nav = _with_reference(config.nav)
+    config.watch.append(str(PROJECT / "src" / "tracefx"))
+
+
+def _with_reference(item: Any) -> Any:
+    """The navigation, which MkDocs has as it stands in the file: text, lists and dicts."""
+    if isinstance(item, list):
+        return [_with_reference(each) for each in item]
+    if isinstance(item, dict):
+        return {title: _with_reference(each) for title, each in item.items()}
+    return list(_MADE.navigation) if item == f"{FOLDER}/" else item
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    for file, text in _MADE.pages.items():
+        files.append(File.generated(config, file, content=text))
+    for file, path in _GUESTS.items():
+        files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    file = page.file.src_uri
+    if file not in _MADE.pages:
+        markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
+    return _SESSION.sub(r"\g<fence>pycon", markdown)

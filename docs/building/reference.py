@@ -1,0 +1,236 @@
+"""The pages of the reference, made of the public names and the sources; what `mkdocstrings` reads is a name a line."""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+from attrs import field, frozen
+
+from docs.building.chapters import CHAPTERS, Chapter, Page
+from docs.building.docstrings import fenced, first_sentence
+from docs.building.sources import Found, find, home, is_there, public, read
+
+FOLDER: Final = "reference"
+LONGEST_VALUE: Final = 60
+
+MORE: Final = Page("More")
+"""What is on no other page."""
+
+NavItem: TypeAlias = "str | Mapping[str, str | Sequence[NavItem]]"
+
+
+@final
+@frozen
+class Entry:
+    """A public name, and where it is defined."""
+
+    module: str
+    name: str
+    found: Found
+
+    @property
+    def has_own_part(self) -> bool:
+        """Whether there is something to say of it that takes more than a line of a table."""
+        return bool(self.found.docstring) or self.found.is_type_alias or self.found.is_callable
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@final
+@frozen
+class Places:
+    """Where names are said all of, and where they are mentioned."""
+
+    homes: Mapping[str, str]
+    """The public name, by the path of the definition, that has the part about it."""
+    files: Mapping[str, str]
+    """The page that a public name is on."""
+    parts: Mapping[str, str]
+    """The public names that have a part of their own, with what mkdocstrings calls them; others stand in tables."""
+
+    def link(self, path: str, file: str, shown: str) -> str:
+        """The link from a page to a public name."""
+        if path in self.parts:
+            return f"[`{shown}`][{self.parts[path]}]"
+        there = posixpath.relpath(self.files[path], posixpath.dirname(file))
+        return f"[`{shown}`]({there}#{path})"
+
+
+@final
+@frozen
+class Reference:
+    """The pages by their files, and their places in the navigation."""
+
+    pages: Mapping[str, str]
+    navigation: Sequence[NavItem]
+    entries: Sequence[Entry] = field(repr=False)
+
+
+def entries(module: str) -> list[Entry]:
+    """The public names of a module, without those of modules."""
+    here = home(module)
+    found = [Entry(module, name, find(here, name)) for name in public(here)]
+    return [entry for entry in found if not entry.found.is_module]
+
+
+def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
+    """The names on each page of a chapter that has several; those that no page asks for are on one more."""
+    found: dict[Page, list[Entry]] = {page: [] for page in [*chapter.pages, MORE]}
+    for entry in entries(chapter.module):
+        found[_page(chapter, entry)].append(entry)
+    if chapter.with_modules:
+        for name in public(home(chapter.module)):
+            if find(home(chapter.module), name).is_module:
+                found[Page(name)] = entries(f"{chapter.module}.{name}")
+    return {page: about for page, about in found.items() if about}
+
+
+def reference() -> Reference:
+    """All of it."""
+    here = {chapter: subjects(chapter) for chapter in CHAPTERS if is_there(chapter.module)}
+    here = {chapter: pages for chapter, pages in here.items() if pages}
+    homes: dict[str, str] = {}
+    files: dict[str, str] = {}
+    everything: list[Entry] = []
+    for chapter, pages in here.items():
+        for page, about in pages.items():
+            for entry in about:
+                homes.setdefault(entry.found.path, entry.path)
+                files[entry.path] = _file(chapter, page)
+                everything.append(entry)
+    parts = {e.path: _identifier(e) for e in everything if e.has_own_part and homes[e.found.path] == e.path}
+    places = Places(homes, files, parts)
+    made = {f"{FOLDER}/index.md": _overview(list(here))}
+    navigation: list[NavItem] = [f"{FOLDER}/index.md"]
+    for chapter, pages in here.items():
+        made |= {_file(chapter, page): _text(chapter, page, about, places) for page, about in pages.items()}
+        if chapter.has_pages:
+            made[_index(chapter)] = _contents(chapter, pages, places)
+            below = [{page.title: _file(chapter, page)} for page in pages]
+            navigation.append({chapter.module: [_index(chapter), *below]})
+        else:
+            navigation.append({chapter.module: _index(chapter)})
+    return Reference(made, navigation, everything)
+
+
+def _index(chapter: Chapter) -> str:
+    """The file of a chapter's first page, which is its only one if it has no subjects."""
+    return f"{FOLDER}/{chapter.folder}/index.md" if chapter.has_pages else f"{FOLDER}/{chapter.folder}.md"
+
+
+def _file(chapter: Chapter, page: Page) -> str:
+    return f"{FOLDER}/{chapter.folder}/{page.file}" if chapter.has_pages else _index(chapter)
+
+
+def _title(module: str) -> str:
+    return f"# `{module}`\n\n{fenced(read(home(module)).docstring)}\n\n"
+
+
+def _text(chapter: Chapter, page: Page, about: Sequence[Entry], places: Places) -> str:
+    module = about[0].module
+    if module == chapter.module and chapter.has_pages:
+        title = f"# {page.title}\n\nNames of `{module}`.\n\n"
+    else:
+        title = _title(module)
+    return title + _body(about, places, _file(chapter, page))
+
+
+def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], places: Places) -> str:
+    text = _title(chapter.module)
+    for page, about in pages.items():
+        links = [places.link(entry.path, _index(chapter), entry.name) for entry in about]
+        text += f"## [{page.title}]({page.file})\n\n{' · '.join(links)}\n\n"
+    return text
+
+
+def _page(chapter: Chapter, entry: Entry) -> Page:
+    module = entry.found.module
+    named = [page for page in chapter.pages if entry.name in page.names]
+    own = [page for page in chapter.pages if "." in page.rooms and module == home(chapter.module)]
+    foreign = [page for page in chapter.pages if "external" in page.rooms and not module.startswith("tracefx")]
+    by_room = [page for page in chapter.pages if any(f".{room}." in f".{module}." for room in page.rooms)]
+    return next(iter([*named, *own, *foreign, *by_room, MORE]))
+
+
+def _overview(chapters: Sequence[Chapter]) -> str:
+    rows = []
+    for chapter in chapters:
+        about = first_sentence(read(home(chapter.module)).docstring).removeprefix(f"`{chapter.module}`: ")
+        file = posixpath.relpath(_index(chapter), FOLDER)
+        rows.append(f"| [`{chapter.module}`]({file}) | {_cell(about)} |")
+    return "\n".join(
+        [
+            "# Reference",
+            "",
+            "The public names, with their types, as the sources say them. What JAX calls otherwise, or has and tracefx",
+            "hasn't, is in [names of JAX](../names.md).",
+            "",
+            "| module | |",
+            "| --- | --- |",
+            *rows,
+            "",
+        ]
+    )
+
+
+# ------------------------------------------------------------------ a page
+
+
+def _body(about: Sequence[Entry], places: Places, file: str) -> str:
+    parts: list[str] = []
+    for entry in about:
+        if entry.path in places.parts:
+            identifier = places.parts[entry.path]
+            anchor = f'<a id="{entry.path}"></a>\n\n' if identifier != entry.path else ""
+            parts.append(f"{anchor}::: {identifier}\n")
+    rows = [
+        f'| <a id="{entry.path}"></a>`{entry.name}` | {_said(entry, places, file)} |'
+        for entry in about
+        if entry.path not in places.parts
+    ]
+    if rows:
+        title = "## Other names and values" if parts else "## Names"
+        parts.append("\n".join([f"{title}\n", "| name | |", "| --- | --- |", *rows, ""]))
+    return "\n".join(parts)
+
+
+def _identifier(entry: Entry) -> str:
+    """The public name, unless a module of that name hides what the package has under it from who reads sources."""
+    hidden = is_there(f"{home(entry.module)}.{entry.name}")
+    return entry.found.path if hidden else entry.path
+
+
+def _said(entry: Entry, places: Places, file: str) -> str:
+    """What stands beside a name that is another one's, or that is a value."""
+    found = entry.found
+    other = places.homes[found.path]
+    if other == entry.path and found.same_as is not None:
+        other = places.homes.get(find(found.module, found.same_as).path, other)
+    if other != entry.path:
+        return f"the same as {places.link(other, file, other)}"
+    return _value(entry)
+
+
+def _value(entry: Entry) -> str:
+    value = getattr(importlib.import_module(home(entry.module)), entry.name)
+    shown = repr(value)
+    if isinstance(value, type):
+        return f"the class `{value.__module__}.{value.__qualname__}`"
+    if len(shown) <= LONGEST_VALUE and " at 0x" not in shown:
+        return f"`{_cell(shown)}`"
+    return _cell(first_sentence(value.__doc__ or ""))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def missing(names: Iterable[str], made: Reference) -> list[str]:
+    """Of these public names, those that are on no page."""
+    there = {entry.path for entry in made.entries}
+    return [name for name in names if name not in there]
