@@ -46,6 +46,8 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+	$(BIN)/python -m tests.page_modules build/pages
+	$(BIN)/mypy --config-file tests/page_modules.ini build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(VENV)/.test

@@ -137,7 +137,7 @@ def reduce_associative(
 
 def leaves_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
-) -> list[tuple[KeyPath, object]]:
+) -> list[tuple[KeyPath, Any]]:
     """The leaves of a tree, each with its path before it.
 
     >>> [(keystr(path), leaf) for path, leaf in leaves_with_path({"a": [1, 2]})]

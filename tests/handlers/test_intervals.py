@@ -342,7 +342,7 @@ class _Bounded(_Evened, BoundsRule):
 
 def test_an_operation_brings_its_own_bounds() -> None:
     with pytest.raises(MissingRuleError, match="evened"):
-        bounds(lambda x: bind1(_Evened(), x))(Interval(3.0, 4.5))
-    out = bounds(lambda x, y: bind1(_Bounded(), x) + y)(Interval(3.0, 4.5), 1.0)
+        bounds(lambda x: bind1(_Evened(), x))(around(3.75, 0.75))
+    out = bounds(lambda x, y: bind1(_Bounded(), x) + y)(around(3.75, 0.75), 1.0)
     assert out.lo <= 3.0 <= 5.0 <= out.hi
     assert out.hi - out.lo < 2.001

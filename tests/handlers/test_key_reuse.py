@@ -88,7 +88,7 @@ def test_a_second_use_is_found(name: str) -> None:
 def test_one_use_is_none_too_many(name: str) -> None:
     ours, plain = fx.tree.leaves(check_key_reuse(ONCE[name])(KEY)), fx.tree.leaves(ONCE[name](KEY))
     for x, y in zip(ours, plain, strict=True):
-        assert (x == y).all()  # type: ignore[attr-defined]  # leaves are arrays here
+        assert (x == y).all()
 
 
 def test_lines_are_those_of_the_two_uses() -> None:

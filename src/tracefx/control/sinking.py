@@ -67,4 +67,4 @@ def dce_sink(val: PyTree, *, prevent_mlir_dce: bool = False) -> None:
     """
     leaves, _ = trees.flatten(val)
     for leaf in leaves:
-        bind(DceSink(bool(prevent_mlir_dce)), as_value(leaf, "dce_sink: val"))  # type: ignore[arg-type]  # checked there
+        bind(DceSink(bool(prevent_mlir_dce)), as_value(leaf, "dce_sink: val"))

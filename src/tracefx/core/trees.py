@@ -346,7 +346,7 @@ def _dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator[tupl
         yield from _dicts(child, is_leaf, (*path, key))
 
 
-def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[object], TreeDef]:
+def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of a tree, from left to right, and its structure.
 
     Tuples, lists, dicts (in the order of their sorted keys), OrderedDicts, defaultdicts, named tuples and registered
@@ -360,7 +360,7 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[object], 
     return flatten_leaves(tree, _PLAIN, is_leaf)
 
 
-def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[object]:
+def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     """The leaves of a tree.
 
     >>> leaves([1, {"x": (2, None)}])
@@ -399,7 +399,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> Any:
 
 def flatten_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
-) -> tuple[list[tuple[KeyPath, object]], TreeDef]:
+) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
     """As `flatten`, with each leaf's path before it. With `is_leaf_takes_path`, `is_leaf(path, subtree)` is asked.
 
     >>> [(keystr(path), leaf) for path, leaf in flatten_with_path({"a": [1, 2]})[0]]

@@ -130,7 +130,7 @@ def init_lora(
         a = random.normal(keys[i], (*stack, n, rank), x.dtype) * float(n**-0.5)
         return LowRank(x, a, as_array(np.zeros((*stack, rank, m), x.dtype)), scale)
 
-    return tree.unflatten([adapted(i, keystr(path), leaf) for i, (path, leaf) in enumerate(paths)])  # type: ignore[arg-type]  # leaves are arrays
+    return tree.unflatten([adapted(i, keystr(path), leaf) for i, (path, leaf) in enumerate(paths)])
 
 
 def merge(params: PyTree) -> Any:

@@ -397,7 +397,7 @@ def optimization_barrier(operand: PyTree, /) -> Any:
     (Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True))
     """
     leaves, structure = trees.flatten(operand)
-    outs = bind(OPTIMIZATION_BARRIER, *leaves) if leaves else []  # type: ignore[arg-type]  # checked there
+    outs = bind(OPTIMIZATION_BARRIER, *leaves) if leaves else []
     return trees.unflatten(structure, [as_array(x) for x in outs])
 
 

@@ -257,4 +257,4 @@ def check_error(error: Error) -> None:
 
 def raise_if_failed(error: Error, debug: bool) -> None:
     sites = tuple(sorted(error.sites, key=repr))
-    bind(Check(sites, error.slots, debug), *trees.leaves(error))  # type: ignore[arg-type]  # they are values
+    bind(Check(sites, error.slots, debug), *trees.leaves(error))

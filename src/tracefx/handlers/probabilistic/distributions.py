@@ -95,7 +95,7 @@ class Reparametrized(Distribution):
 
 
 def _parameters(distribution: Distribution) -> list[ArrayLike]:
-    return trees.leaves(distribution)  # type: ignore[return-value]  # its fields are arrays
+    return trees.leaves(distribution)
 
 
 # ------------------------------------------------------------------ on real numbers

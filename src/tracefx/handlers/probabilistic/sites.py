@@ -300,7 +300,7 @@ def sample(name: str, distribution: Distribution, *, obs: ArrayLike | None = Non
     value = as_array(outs[0])
     shown = Sown(value, op.distribution(outs[1:]), obs is not None, len(shape))
     leaves, shown_tree = trees.flatten(shown)
-    bind(Sow(SITES, name, "strict", shown_tree), *leaves)  # type: ignore[arg-type]  # these are arrays
+    bind(Sow(SITES, name, "strict", shown_tree), *leaves)
     return value
 
 

@@ -118,7 +118,7 @@ def gmres(
 
 
 def _arrays(tree: PyTree) -> list[Array]:
-    return [fnp.asarray(leaf) for leaf in trees.leaves(tree)]  # type: ignore[arg-type]  # which refuses what is no array
+    return [fnp.asarray(leaf) for leaf in trees.leaves(tree)]
 
 
 @final
