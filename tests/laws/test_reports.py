@@ -17,19 +17,22 @@ import tracefx.numpy as fnp
 from tests.laws import test_planted as planted
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent
 from tracefx.core.values import Value
-from tracefx.extend import bind1, instantiate
+from tracefx.extend import as_array, bind1, instantiate
 from tracefx.ops.arithmetic import Mul
 from tracefx.ops.cutting import Rev
 from tracefx.ops.transcendental import Tanh
 from tracefx.testing import (
     Law,
     LawError,
+    Subject,
     array,
     check_grads,
     check_linear,
+    compare,
     jit_changes_nothing,
     jit_is_transparent,
     jvp_is_the_derivative,
+    law,
     linearize_is_jvp,
     passes_change_nothing,
     transpose_is_adjoint,
@@ -297,4 +300,22 @@ def test_a_program_with_axes_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = python_of(error)
     start = lines.index("def program(v0):  # (1,)")
     assert lines[start + 1 : start + 4] == ["    v1 = fnp.flip(v0, 0)", "    return v1", ""]
+    fails_again(error)
+
+
+# ------------------------------------------------------------------ a law of a user's
+
+
+@law("twice as much in gives twice as much out")
+def keeps_factors(self: Law, subject: Subject) -> None:
+    doubled = subject.run(*[as_array(x) * 2.0 for x in subject.args])
+    compare(self, subject, doubled, [as_array(out) * 2.0 for out in subject.outs()], ("of twice as much", "twice"))
+
+
+def test_the_report_of_a_law_of_ones_own_imports_it_from_where_it_is() -> None:
+    keeps_factors(fnp.cumsum, X)
+    error = broken(lambda: keeps_factors(lambda x: fnp.cumsum(fnp.tanh(x)), X))
+    lines = python_of(error)
+    assert lines[1:3] == ["from tracefx.testing import array", f"from {__name__} import keeps_factors"]
+    assert lines[-1].startswith("keeps_factors(program, array(")
     fails_again(error)

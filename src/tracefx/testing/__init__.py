@@ -39,6 +39,8 @@ from tracefx.testing.handlers import HandlerLaw as HandlerLaw
 from tracefx.testing.handlers import check_handler as check_handler
 from tracefx.testing.handlers import check_interpretation as check_interpretation
 from tracefx.testing.law import Law as Law
+from tracefx.testing.law import compare as compare
+from tracefx.testing.law import law as law
 from tracefx.testing.laws import LAWS as LAWS
 from tracefx.testing.laws import Identity as Identity
 from tracefx.testing.laws import identity_changes_nothing as identity_changes_nothing
@@ -54,6 +56,7 @@ from tracefx.testing.laws import transpose_is_adjoint as transpose_is_adjoint
 from tracefx.testing.laws import types_are_as_said as types_are_as_said
 from tracefx.testing.laws import vmap_commutes_with_jvp as vmap_commutes_with_jvp
 from tracefx.testing.laws import vmap_is_a_loop as vmap_is_a_loop
+from tracefx.testing.subjects import Subject as Subject
 from tracefx.testing.subjects import array as array
 from tracefx.testing.tolerances import Ulps as Ulps
 from tracefx.testing.wrappings import WRAPPINGS as WRAPPINGS

@@ -24,16 +24,28 @@ from tracefx.testing.reduction import Candidate, smallest
 from tracefx.testing.subjects import Subject, packed, staged, widened
 from tracefx.testing.tolerances import PROGRAM, Ulps
 
+LIBRARY: Final = "tracefx.testing"
 
-def evidence(check: Callable[[Subject], None], call: str, subject: Subject, options: str = "") -> Evidence | None:
-    """A program that fails a check, as a jaxpr and as Python that calls `call`; `None` if it can't be traced."""
+
+def evidence(
+    check: Callable[[Subject], None], call: str, subject: Subject, options: str = "", home: str = LIBRARY
+) -> Evidence | None:
+    """A program that fails a check, as a jaxpr and as Python that calls `call`; `None` if it can't be traced.
+
+    `home` is the module that `call` is imported from.
+    """
     try:
         jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
     except Exception:  # whatever the function raises: there is nothing to show then
         return None
     if subject.written is not None:
         python = script(
-            subject.written.source, call, [subject.written.name, *map(source_of, subject.args)], subject.ulps, options
+            subject.written.source,
+            call,
+            [subject.written.name, *map(source_of, subject.args)],
+            subject.ulps,
+            options,
+            home,
         )
         return Evidence(f"it is this program:\n{shown(jaxpr)}", python)
 
@@ -59,7 +71,7 @@ def evidence(check: Callable[[Subject], None], call: str, subject: Subject, opti
     definition = definition_of("program", found.jaxpr, found.consts)
     if definition is None:
         return Evidence(f"{heading}\n{shown(found.jaxpr)}\nwhich holds functions, so that its text is not all of it")
-    python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options)
+    python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options, home)
     return Evidence(f"{heading}\n{shown(found.jaxpr)}", python)
 
 
@@ -74,15 +86,24 @@ _NAMES: Final = ("array", "Ulps", "COMPILED", "BATCHED", "FORWARD", "REVERSE")
 """What of `tracefx.testing` may occur in arguments."""
 
 
-def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "") -> str:
-    """A Python program: imports, definitions, and a check of `tracefx.testing` with the settings of here."""
+def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "", home: str = LIBRARY) -> str:
+    """A Python program: imports, definitions, and a check, from the module `home`, with the settings of here."""
     given = [*args, *([options] if options else []), *([f"ulps={ulps!r}"] if ulps != PROGRAM else [])]
-    names = sorted({call, *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)]})
+    names = sorted(
+        {
+            *([call] if home == LIBRARY else []),
+            *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)],
+        }
+    )
     contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
     text = " ".join([definitions, *given])
     modules = {line: line.split()[-1] for line in IMPORTS}
     imports = [line for line, name in modules.items() if re.search(rf"\b{name}\.", text) or (contexts and name == "fx")]
-    lines = [*imports, f"from tracefx.testing import {', '.join(names)}", "", definitions, ""]
+    if names:
+        imports.append(f"from {LIBRARY} import {', '.join(names)}")
+    if home != LIBRARY:
+        imports.append(_named(home, call, "the law"))
+    lines = [*imports, "", definitions, ""]
     if contexts:
         lines.append(f"with {', '.join(contexts)}:")
     lines.append(f"{'    ' if contexts else ''}{call}({', '.join(given)})")
@@ -114,9 +135,14 @@ def definition_of(name: str, jaxpr: Jaxpr, consts: Sequence[Value]) -> str | Non
 
 
 def _import(prim: type[Primitive]) -> str:
-    if "." in prim.__qualname__ or prim.__module__ == "__main__":
-        return f"# {prim.__qualname__} of {prim.__module__} is the class of the operation {prim.name!r}"
-    return f"from {prim.__module__} import {prim.__qualname__}"
+    return _named(prim.__module__, prim.__qualname__, f"the class of the operation {prim.name!r}")
+
+
+def _named(module: str, name: str, what: str) -> str:
+    """The line that imports a name, or that says what it is where it can't be imported."""
+    if "." in name or module == "__main__":
+        return f"# {name} of {module} is {what}"
+    return f"from {module} import {name}"
 
 
 def operations_beside(jaxpr: Jaxpr) -> list[type[Primitive]]:

@@ -14,7 +14,7 @@ from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import LawError
-from tracefx.testing.evidence import evidence
+from tracefx.testing.evidence import LIBRARY, evidence
 from tracefx.testing.subjects import Subject, shown
 from tracefx.testing.tolerances import Ulps, apart
 
@@ -44,14 +44,28 @@ class Law:
 
 
 def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Subject], None]], Law]:
-    """Make a law of a function that checks it. `call` is what of `tracefx.testing` checks it, by default the law."""
+    """Make a law of a function that checks it: `check(law, subject)`, which raises `law.broken(subject, what)`.
+
+    `call` is what of `tracefx.testing` checks it, by default the law itself.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.extend import as_array
+    >>> @law("twice as much in gives twice as much out")
+    ... def keeps_factors(self: Law, subject: Subject) -> None:
+    ...     got = subject.run(*[as_array(x) * 2.0 for x in subject.args])
+    ...     want = [as_array(out) * 2.0 for out in subject.outs()]
+    ...     compare(self, subject, got, want, ("of twice as much", "twice as much"))
+    >>> keeps_factors(fnp.cumsum, fnp.arange(3.0))
+    """
 
     def made(check: Callable[[Law, Subject], None]) -> Law:
+        home = LIBRARY if check.__module__.startswith(f"{LIBRARY}.") else check.__module__
+
         def checked(subject: Subject) -> None:
             try:
                 check(itself, subject)
             except LawError as error:
-                raise error.shown_by(lambda: evidence(itself.check, call or itself.name, subject)) from None
+                raise error.shown_by(lambda: evidence(itself.check, call or itself.name, subject, home=home)) from None
 
         itself = Law(check.__name__, statement, checked)
         return itself
