@@ -35,6 +35,7 @@ ORDER = (
     "image",
     "scipy",
     "debug",
+    "sharding",
     "custom_derivatives",
     "custom_batching",
     "extend",

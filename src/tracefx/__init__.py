@@ -25,9 +25,12 @@ from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
+from tracefx.core.meshes import Mesh as Mesh
+from tracefx.core.meshes import PartitionSpec as PartitionSpec
 from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
+from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
 from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
@@ -75,6 +78,12 @@ from tracefx.transforms.pipelines import Transform as Transform
 from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
 from tracefx.transforms.residuals import saved_residuals as saved_residuals
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
+from tracefx.transforms.shardings import get_mesh as get_mesh
+from tracefx.transforms.shardings import make_array_from_callback as make_array_from_callback
+from tracefx.transforms.shardings import make_array_from_process_local_data as make_array_from_process_local_data
+from tracefx.transforms.shardings import make_array_from_single_device_arrays as make_array_from_single_device_arrays
+from tracefx.transforms.shardings import make_mesh as make_mesh
+from tracefx.transforms.shardings import set_mesh as set_mesh
 from tracefx.transforms.staging import NamedCall as NamedCall
 from tracefx.transforms.staging import eval_shape as eval_shape
 from tracefx.transforms.staging import jaxpr_as_fun as jaxpr_as_fun
@@ -84,6 +93,7 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 jacobian = jacrev
+P = PartitionSpec
 typeof = _get_aval
 
 if _TYPE_CHECKING:
@@ -96,6 +106,7 @@ if _TYPE_CHECKING:
     from tracefx import random as random
     from tracefx import rewriting as rewriting
     from tracefx import scipy as scipy
+    from tracefx import sharding as sharding
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
     from tracefx.handlers import derivatives as derivatives
@@ -133,6 +144,7 @@ _LATE: _Final = _MappingProxyType(
         "random": "",
         "rewriting": "",
         "scipy": "",
+        "sharding": "",
         "testing": "",
         "tree_util": "",
     }

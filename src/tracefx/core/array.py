@@ -21,6 +21,7 @@ from tracefx.core.errors import (
 )
 from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal, Scalar
+from tracefx.core.shardings import Shard, Sharding
 
 ArrayLike: TypeAlias = methods.Like["Array"]
 IndexPart: TypeAlias = methods.IndexPart["Array"]
@@ -102,6 +103,29 @@ class Array:
     def device(self) -> Device | None:
         """Where the numbers are; None if there are none yet, in whose place functions that make arrays take it."""
         return None
+
+    @property
+    def sharding(self) -> Sharding:
+        """Where the parts of the numbers lie."""
+        raise self._nowhere("sharding")
+
+    @property
+    def addressable_shards(self) -> Sequence[Shard]:
+        """The parts that lie on devices of this process."""
+        raise self._nowhere("addressable_shards")
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all of it lies on devices of this process."""
+        return self.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device that it lies on has all of it."""
+        return self.sharding.is_fully_replicated
+
+    def _nowhere(self, asked: str) -> AttributeError:
+        return AttributeError(f"{self} has no {asked} while it is traced: where it lies is decided when it is computed")
 
     def devices(self) -> set[Device]:
         """The devices that the numbers are on; none if there are none yet."""

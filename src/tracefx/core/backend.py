@@ -12,7 +12,10 @@ from tracefx.core.injection import Injected
 from tracefx.core.settings import CompilationCache
 
 if TYPE_CHECKING:
+    from tracefx.core.avals import ShapedArray
     from tracefx.core.jaxpr import Jaxpr
+    from tracefx.core.primitive import Primitive
+    from tracefx.core.shardings import Sharding, Wishes
     from tracefx.core.values import ConcreteArray, Value
 
 
@@ -40,8 +43,8 @@ class Device(Protocol):
     def process_index(self) -> int: ...
 
 
-class Program(Protocol):
-    """A compiled program."""
+class Runnable(Protocol):
+    """A program that can be run."""
 
     @property
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
@@ -51,6 +54,10 @@ class Program(Protocol):
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""
         ...
+
+
+class Program(Runnable, Protocol):
+    """A compiled program."""
 
     def text(self) -> str:
         """The optimized program in the compiler's own language."""
@@ -86,12 +93,23 @@ class Backend(Protocol):
         """The outputs of a program, compiled once; equal programs share the result of compiling."""
         ...
 
-    def compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Program:
-        """The program as `run` runs it. Inputs at `donated` give their memory away."""
+    def compiled(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None = None
+    ) -> Runnable:
+        """The program as `run` runs it. Inputs at `donated` give their memory away.
+
+        It runs where its arguments lie, if they lie where they were put, or where `wishes` want them.
+        """
         ...
 
-    def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> LoweredProgram:
+    def lower(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None = None
+    ) -> LoweredProgram:
         """Lower the program anew, with its own names and lines."""
+        ...
+
+    def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
+        """The outputs of one operation on arrays that lie where they were put, computed there."""
         ...
 
     def portable(
@@ -113,8 +131,25 @@ class Backend(Protocol):
         """Where programs run, e.g. `cpu`."""
         ...
 
+    @property
+    def process_index(self) -> int:
+        """Which of the processes that work together this one is."""
+        ...
+
     def devices(self, platform: str) -> list[Device]:
         """The devices of a platform; `ValueError` for one that isn't there."""
+        ...
+
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
+        """An array that lies as `sharding` says, of its tiles on this process's devices."""
+        ...
+
+    def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
+        """`spread` of tiles that lie on these devices already."""
+        ...
+
+    def tiles(self, buffer: Buffer) -> list[Buffer]:
+        """The opposite of `join`."""
         ...
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:

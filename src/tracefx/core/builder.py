@@ -14,6 +14,7 @@ from tracefx.core.literal import Literal
 if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
+    from tracefx.core.shardings import NamedSharding
 
 
 class Ir(Protocol):
@@ -150,6 +151,10 @@ class Builder(Protocol):
         Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
         and sent away; any other kernel ties the program to this process.
         """
+        ...
+
+    def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
+        """How an array of this type lies, in Shardy's syntax, its mesh named as in the program being built."""
         ...
 
     def host_call(

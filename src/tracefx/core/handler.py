@@ -13,10 +13,11 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.primitive import Expandable, HoldsFunctions, Lowerable, Primitive
 from tracefx.core.source import Provenance, at
 from tracefx.core.values import ConcreteArray, Value, as_value
 
@@ -142,9 +143,20 @@ class Eval(Handler):
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         for a in args:
-            if type(a) is not ConcreteArray and isinstance(a, Tracer):
-                raise escaped(a, self, f"as an operand of {prim.name}")
+            if type(a) is not ConcreteArray and type(a) is not Literal:
+                if isinstance(a, Tracer):
+                    raise escaped(a, self, f"as an operand of {prim.name}")
+                return self._where_they_are(prim, args)
         return prim.evaluate(args)
+
+    def _where_they_are(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """What an operation gives of arrays that lie where they were put."""
+        for a in args:
+            if isinstance(a, Tracer):
+                raise escaped(a, self, f"as an operand of {prim.name}")
+        if isinstance(prim, HoldsFunctions) or not isinstance(prim, Lowerable | Expandable):
+            return prim.evaluate(args)  # whose functions bind what they do here again
+        return BACKEND.value.evaluated(prim, args)
 
 
 ROOT: Final = Eval(evaluates=True)

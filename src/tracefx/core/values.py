@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, Final, Self, TypeAlias, final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from typing_extensions import CapsuleType, override
@@ -20,6 +20,7 @@ from tracefx.core.key_words import keys_of, words_of
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.memory import private_copy
 from tracefx.core.settings import X64
+from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
 
 Value: TypeAlias = Array | Literal
 
@@ -27,9 +28,12 @@ Value: TypeAlias = Array | Literal
 _WORTH_FREEING: Final = 1 << 16  # bytes
 
 
-@final
 class ConcreteArray(Array):
-    """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for."""
+    """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for.
+
+    They go where they are needed. Those that are to stay where they were put are of the one class below this,
+    `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for one of those.
+    """
 
     __slots__ = ("__weakref__", "aval", "buffer", "host")
     aval: ShapedArray  # slots in place of properties, since every dispatch reads them
@@ -66,6 +70,16 @@ class ConcreteArray(Array):
         """Where the numbers are; for those in host memory, where programs will take them."""
         backend = BACKEND.value
         return backend.devices("cpu")[0] if self.buffer is None else backend.device_of(self.buffer)
+
+    @property
+    @override
+    def sharding(self) -> Sharding:
+        return SingleDeviceSharding(self.device)
+
+    @property
+    @override
+    def addressable_shards(self) -> Sequence[Shard]:
+        return (Shard(self.device, (slice(None),) * self.aval.ndim, 0, self),)
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:

@@ -100,6 +100,7 @@ from tracefx.transforms.branches import cond, platform_dependent, switch
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.scans import map, scan
+from tracefx.transforms.shardings import with_sharding_constraint as with_sharding_constraint
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:

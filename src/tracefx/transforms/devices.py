@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tracefx.core import trees
+from tracefx.core.array import Array
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.handler import Tracer, as_array
+from tracefx.core.meshes import PartitionSpec
+from tracefx.core.shardings import Sharding, SingleDeviceSharding
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray
 from tracefx.transforms.arguments import flatten_values
+from tracefx.transforms.shardings import as_sharding, placed
 
 T = TypeVar("T")
 
@@ -59,23 +63,37 @@ def default_backend() -> str:
     return BACKEND.value.platform
 
 
-def device_put(x: PyTree, device: Device | None = None) -> PyTree:
-    """The arrays of a tree in the memory of `device`, the first one by default. Tracers are handed through.
+def device_put(x: PyTree, device: PyTree = None) -> PyTree:
+    """The arrays of a tree in the memory of `device`: a device, the first one by default, or a sharding over several.
+
+    `device` may be a tree of these, or one for a whole branch of `x`. While a mesh is in use, a `PartitionSpec` will do.
+    An array that was put on other devices than the first stays there, and what is computed of it is computed there.
+    Tracers are handed through a device; to a sharding they are constrained.
+
+    Raises ValueError if an array can't be cut as a sharding says.
 
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
     """
-    values, treedef = flatten_values(x, "device_put: x")
-    return treedef.unflatten([_put(as_array(v), device) for v in values])
+    values, tree = flatten_values(x, "device_put: x")
+    where = trees.broadcast_prefix(device, tree, none_is_leaf=True, what="device_put: device", of="x")
+    return tree.unflatten([_put(as_array(v), to) for v, to in zip(values, where, strict=True)])
 
 
-def _put(x: object, device: Device | None) -> object:
+def _put(x: Array, to: object) -> Array:
+    if isinstance(to, Sharding | PartitionSpec):
+        return placed(x, as_sharding(to, "device_put"), "device_put: the array")
     if not isinstance(x, ConcreteArray):
         return x
-    if x.buffer is not None and (device is None or BACKEND.value.device_of(x.buffer) is device):
+    backend = BACKEND.value
+    first = backend.devices(backend.platform)[0]
+    device = first if to is None else to
+    if device is not first:
+        return placed(x, SingleDeviceSharding(device), "device_put: the array")  # type: ignore[arg-type]  # a device
+    if x.buffer is not None and type(x) is ConcreteArray and backend.device_of(x.buffer) is device:
         return x
-    return ConcreteArray(x.aval, None, BACKEND.value.put(x.numpy(), device))
+    return ConcreteArray(x.aval, None, backend.put(x.numpy(), first))
 
 
 def device_get(x: PyTree) -> PyTree:

@@ -13,13 +13,15 @@ from tracefx.control.call import Call
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Buffer, Program
+from tracefx.core.backend import BACKEND, Buffer, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.meshes import MESH, NO_MESH
 from tracefx.core.settings import DISABLE_JIT, X64
-from tracefx.core.trees import TreeDef
+from tracefx.core.shardings import Wishes
+from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value, of_jax
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
@@ -33,6 +35,7 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.shapes import flatten_avals
+from tracefx.transforms.shardings import constrained, sharding_of, shardings_for
 from tracefx.transforms.stages import LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
@@ -83,6 +86,8 @@ class Jit(TransformOf[Preserving]):
     donate_argnames: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
     keep_unused: bool = field(default=False, validator=check_flag)
     inline: bool = field(default=False, validator=check_flag)
+    in_shardings: PyTree = None
+    out_shardings: PyTree = None
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -102,14 +107,14 @@ class Ready:
     avals: tuple[ShapedArray, ...]
     """Of the constants, then of the arguments."""
     x64: bool
-    program: Program
+    program: Runnable
     on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
     out_tree: TreeDef
     gives_one: bool
     """Whether the result is an array, and no tree that has to be put together."""
 
     @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Program) -> Self:
+    def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Runnable) -> Self:
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
         return cls(consts, avals, x64, program, program.on_buffers, tree, tree == trees.structure(0))
@@ -144,10 +149,12 @@ class Jitted(Generic[P, R]):
                 "traced arguments have memory to give away"
             )
         self._traces = TRACES.traces(fun)
-        self._programs: dict[Signature, tuple[Trace, Program]] = {}
+        self._programs: dict[Signature, tuple[Trace, Runnable]] = {}
         self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool], Ready] = {}
+        self._wishes = options.in_shardings is not None or options.out_shardings is not None
+        self._mesh = NO_MESH
         self._latest: Ready | None = None
-        self._recent: tuple[Signature, tuple[Trace, Program]] | None = None
+        self._recent: tuple[Signature, tuple[Trace, Runnable]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A program called again is all that takes place here, so every 10 ns count.
@@ -176,7 +183,7 @@ class Jitted(Generic[P, R]):
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
             inputs: Sequence[Value | NDArray]
-            ready = None if kwargs else self._find_ready(args)
+            ready = None if kwargs or self._wishes else self._find_ready(args)
             if ready is not None:
                 inputs, consts, program, out_tree = args, ready.consts, ready.program, ready.out_tree
             else:
@@ -186,11 +193,16 @@ class Jitted(Generic[P, R]):
             return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
+        wishes = self._wished(key, traced) if self._wishes else None
+        if wishes is not None:
+            values = constrained(values, wishes.inputs[len(traced.consts) :])
         outs: Sequence[Value]
         if self._options.inline:
             outs = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
         else:
             outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
+        if wishes is not None:
+            outs = constrained(outs, wishes.outputs)
         return cast(R, traced.out_tree.unflatten(to_arrays(outs)))
 
     def _find_ready(self, args: tuple[Any, ...]) -> Ready | None:
@@ -206,8 +218,11 @@ class Jitted(Generic[P, R]):
         self._latest = found
         return found
 
-    def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Program]:
+    def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         """The program for a call, compiled if need be."""
+        if self._wishes and MESH.get() is not self._mesh:  # which says what specifications mean
+            self._programs.clear()
+            self._mesh, self._recent = MESH.get(), None
         recent = self._recent
         if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
             return recent[1]
@@ -262,11 +277,32 @@ class Jitted(Generic[P, R]):
                     f"{type(leaf).__name__}" + (of_jax(leaf) or _STATIC_OR_TREE)
                 )
 
-    def _compile(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Program]:
+    def _compile(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
-        program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused)
+        wishes = self._wished(key, traced) if self._wishes else None
+        program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused, wishes)
         return keep(self._programs, key, (traced, program), KINDS)
+
+    def _wished_of(self, key: Signature, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wishes | None:
+        """`_wished`, with what the arguments of one call say; None if nobody says anything."""
+        dynamic, _ = self._static.split(self._where, args, kwargs)
+        lies = [sharding_of(leaf) for leaf in trees.flatten_leaves(dynamic, LEAF_TYPES)[0]]
+        if not self._wishes and not any(lies):
+            return None
+        wished, known = self._wished(key, traced), [None] * len(traced.consts) + lies
+        inputs = [wish or sharding for wish, sharding in zip(wished.inputs, known, strict=True)]
+        return Wishes(tuple(inputs), wished.outputs)
+
+    def _wished(self, key: Signature, traced: Trace) -> Wishes:
+        """Where inputs and outputs of the program are to lie."""
+        args, _ = key.in_tree.unflatten(range(key.in_tree.num_leaves))
+        positional = trees.structure(args)
+        where, options = f"jit of {self._name}", self._options
+        given = shardings_for(options.in_shardings, positional, f"{where}: in_shardings", "the arguments")
+        named = key.in_tree.num_leaves - positional.num_leaves
+        outs = shardings_for(options.out_shardings, traced.out_tree, f"{where}: out_shardings", "the output")
+        return Wishes((None,) * len(traced.consts) + given + (None,) * named, outs)
 
     def _donated(self, key: Signature, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
         """The places of donated leaves among the inputs of the program."""
@@ -293,7 +329,9 @@ class Jitted(Generic[P, R]):
             return values
 
         donated = self._donated(key, args, len(traced.consts))
-        return TracedCall(traced, key.in_tree, donated, self._options.keep_unused, flatten)
+        return TracedCall(
+            traced, key.in_tree, donated, self._options.keep_unused, self._wished_of(key, traced, args, kwargs), flatten
+        )
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[P, R]:
         """Lower to StableHLO for these arguments; `.compile()` compiles the result."""
@@ -391,6 +429,8 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -401,6 +441,8 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -411,6 +453,8 @@ def jit(
     donate_argnames: str | Sequence[str] | None = None,
     keep_unused: bool = False,
     inline: bool = False,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
 ) -> Jitted[P, R] | Jit:
     """Compile `fun` with XLA, once for each kind of arguments, and run the compiled program from then on.
 
@@ -418,6 +462,10 @@ def jit(
     `static_argnames` keep their value and must be hashable; another value is another program. The memory of donated
     arguments may be used for the results. `inline` leaves no trace of the call in an enclosing program. Without `fun`
     the result is the transformation with these options, for use as a decorator.
+
+    The program runs on the devices that its arguments were put on, or that `in_shardings` and `out_shardings` say: each
+    is a sharding, or a tree of them, for the positional arguments or the output; None for what may lie anywhere; a
+    `PartitionSpec` for a sharding on the mesh in use. ValueError if these don't fit together.
 
     >>> jit(lambda x: x * x)(3.0)
     Array(9., dtype=float32, weak_type=True)
@@ -429,5 +477,7 @@ def jit(
         donate_argnames=donate_argnames,
         keep_unused=keep_unused,
         inline=inline,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
     )
     return transform if fun is None else transform(fun)

@@ -12,6 +12,7 @@ from tracefx.core import dtypes, trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
+from tracefx.core.shardings import Sharding
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.ops.operation import static_shape
 from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
@@ -33,6 +34,8 @@ class ShapeDtypeStruct:
     shape: Shape = field(converter=_shape)
     dtype: DType = field(converter=dtypes.as_dtype)
     weak_type: bool = field(default=False, kw_only=True)
+    sharding: Sharding | None = field(default=None, kw_only=True)
+    """Where the array is to lie, of those that programs are compiled for."""
 
     @property
     def ndim(self) -> int:
@@ -54,7 +57,8 @@ class ShapeDtypeStruct:
     @override
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.name(self.dtype)}{weak})"
+        where = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.name(self.dtype)}{weak}{where})"
 
 
 def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:

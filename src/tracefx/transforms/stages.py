@@ -13,6 +13,7 @@ from tracefx.core.backend import BACKEND, LoweredProgram, Program
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.settings import cache_at
+from tracefx.core.shardings import Wishes
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.shapes import ShapeDtypeStruct
@@ -95,6 +96,7 @@ class TracedCall(Generic[P, R]):
     in_tree: TreeDef
     donated: tuple[int, ...]
     keep_unused: bool
+    wishes: Wishes | None
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     @property
@@ -108,7 +110,7 @@ class TracedCall(Generic[P, R]):
         return _out_info(self.trace)
 
     def lower(self) -> LoweredCall[P, R]:
-        program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused)
+        program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused, self.wishes)
         return LoweredCall(program, self.trace, self.flatten)
 
 

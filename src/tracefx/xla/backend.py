@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Self, cast, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -15,16 +15,32 @@ from tracefx.core.avals import ShapedArray, shared
 from tracefx.core.backend import Buffer, Device, SupportsDLPack
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import ROOT, Tracer, escaped
+from tracefx.core.handler import ROOT, Tracer, bind, escaped
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.key_words import type_of_words, words_of
 from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import Placing, Sharding, Wishes
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
 from tracefx.xla.disk import Disk
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, lower_for, plan, whole
+from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, lower_for, lower_over, plan, whole
+from tracefx.xla.spread import (
+    Anywhere,
+    SpreadProgram,
+    compile_spread,
+    mesh_of,
+    meshes_of,
+    no_wishes,
+    placing_for,
+    placing_of,
+    widened,
+)
 
 
 @final
@@ -37,6 +53,7 @@ class Job:
     plan: Plan
     keep_unused: bool
     disk: Disk
+    elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
 
     def lower(self) -> Lowered:
         return lower(self.plan, self.name)
@@ -56,7 +73,8 @@ class Job:
         found = self.disk.load(cache, name)
         if found is not None:
             with suppress(runtime.LoadError):  # for reasons of XLA's that the name doesn't tell: it is compiled anew
-                return Compiled.of(runtime.load_executable(found, runtime.devices()[0], self.name), self.plan)
+                loaded = runtime.load_executable(found, runtime.devices()[0], self.name)
+                return Compiled.of(loaded, self.plan, self.elsewhere)
         module = lowered()
         compiled = self._compile(module, options)
         if not module.calls_host:
@@ -72,7 +90,7 @@ class Job:
             )
         else:
             executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
-        return Compiled.of(executable, self.plan)
+        return Compiled.of(executable, self.plan, self.elsewhere)
 
 
 @final
@@ -101,14 +119,21 @@ class Compiled:
     donated: frozenset[int]
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
+    elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    """The program where its arguments are, if they are not to be brought to the device it is compiled for."""
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
     @classmethod
-    def of(cls, executable: runtime.Executable, planned: Plan) -> Self:
+    def of(
+        cls,
+        executable: runtime.Executable,
+        planned: Plan,
+        elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
+    ) -> Self:
         results = tuple(map(shared, planned.results))
-        return cls(executable, planned.inputs, planned.kept, planned.donated, results, planned.outputs)
+        return cls(executable, planned.inputs, planned.kept, planned.donated, results, planned.outputs, elsewhere)
 
     @takes_all.default
     def _are_inputs_parameters(self) -> bool:
@@ -134,6 +159,8 @@ class Compiled:
         for x in given:
             if type(x) is ConcreteArray and x.buffer is not None:
                 buffers.append(x.buffer)
+            elif any(type(x) is ShardedArray for x in args):
+                return self.elsewhere(args)
             else:
                 buffers = self._buffers(given)
                 break
@@ -208,6 +235,38 @@ def _runner(
     return lambda buffers: [ConcreteArray(aval, None, execute(buffers)[0])]
 
 
+def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+    def bound(*xs: Value) -> Sequence[Value]:
+        return bind(prim, *xs)
+
+    return stage(bound, avals)[0]
+
+
+_PLACINGS: Final = 256
+"""Of one program, how many ways to lie its arguments may have before the least recent is forgotten."""
+
+
+@final
+@frozen(eq=False)
+class LoweredSpread:
+    """A module for several devices, ready to be compiled."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: Plan
+    placing: Placing
+    lowered: Lowered
+
+    def text(self, debug_info: bool = False) -> str:
+        return runtime.module_text(self.lowered.module, locations=debug_info)
+
+    def compile(
+        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
+    ) -> SpreadProgram:
+        mesh = mesh_of(self.placing, self.jaxpr)
+        return compile_spread(self.lowered, self.plan, self.placing, self.name, options, mesh)
+
+
 @final
 @frozen(eq=False)
 class XlaBackend:
@@ -217,12 +276,60 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
     disk: Disk = field(factory=Disk, init=False)
+    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Jaxpr] = field(
+        factory=lambda: OnceCache(4096), init=False
+    )
+    """The programs of one operation, for what is evaluated on several devices."""
 
-    def lower(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> LoweredModule:
+    def lower(
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...] = (),
+        keep_unused: bool = False,
+        wishes: Wishes | None = None,
+    ) -> LoweredModule | LoweredSpread:
+        if wishes is not None or meshes_of(jaxpr):
+            placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
+            planned = plan(jaxpr, donated, keep_unused)
+            return LoweredSpread(jaxpr, name, planned, placing, lower_over(planned, name, placing))
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
 
-    def compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...] = (), keep_unused: bool = False) -> Compiled:
+    def compiled(
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...] = (),
+        keep_unused: bool = False,
+        wishes: Wishes | None = None,
+    ) -> Compiled | Anywhere:
+        if wishes is not None or meshes_of(jaxpr):
+
+            def here(args: Sequence[Value | NDArray]) -> SpreadProgram:
+                placing = placing_for(name, jaxpr, args, wishes)
+                return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
+
+            return Anywhere(here)
+        return self._compiled(jaxpr, name, donated, keep_unused)
+
+    def _compiled_over(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
+    ) -> SpreadProgram:
+        def compile_now() -> SpreadProgram:
+            planned = plan(jaxpr, donated, keep_unused)
+            lowered = lower_over(planned, name, placing)
+            return compile_spread(lowered, planned, placing, name, {}, mesh_of(placing, jaxpr))
+
+        known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](_PLACINGS))
+        return known.get(placing, compile_now)
+
+    def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
+        avals = tuple([x.aval for x in args])
+        jaxpr = self.operations.get((prim, avals), lambda: _one_operation(prim, avals))
+        return self._compiled_over(jaxpr, prim.name, (), False, placing_for(prim.name, jaxpr, args))(args)
+
+    def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:
         def compile_now() -> Compiled:
             job = self._job(jaxpr, name, donated, keep_unused)
             return job.done(job.lower, {}, COMPILATION_CACHE.value)
@@ -258,7 +365,10 @@ class XlaBackend:
         return runtime.portable_text(data)
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Job:
-        return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk)
+        def elsewhere(args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+            return self._compiled_over(jaxpr, name, donated, keep_unused, placing_for(name, jaxpr, args))(args)
+
+        return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         return self.compiled(jaxpr, name)(args)
@@ -267,8 +377,26 @@ class XlaBackend:
     def platform(self) -> str:
         return runtime.devices()[0].platform
 
+    @property
+    def process_index(self) -> int:
+        return runtime.client().process_index()
+
     def devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
+
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
+        kind = type_of_words(aval)
+        tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
+        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, list(map(words_of, tiles)))
+
+    def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
+        kind = type_of_words(aval)
+        tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
+        spec = runtime.ArraySpec(kind.shape, kind.dtype)
+        return runtime.join_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
+
+    def tiles(self, buffer: Buffer) -> list[Buffer]:
+        return list(runtime.tiles_of(cast(runtime.Buffer, buffer)))
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
         return runtime.put(host, runtime.devices()[0] if device is None else cast(runtime.Device, device))

@@ -5,25 +5,30 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import Device
 from tracefx.core.builder import Attr, Build, Builder, CompositeAttr, Dims, Ir, Layouts, Region, Text
 from tracefx.core.dtypes import DType, NDArray, float0
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_words import keys_of, type_of_words, words_of
 from tracefx.core.literal import Literal
+from tracefx.core.meshes import Mesh, Part, Unconstrained, names_in
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
+from tracefx.core.shardings import NamedSharding, Placing, Sharding
 from tracefx.core.source import ORIGIN, Source
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
+
+X = TypeVar("X")
 
 # ------------------------------------------------------------------ the result
 
@@ -67,6 +72,10 @@ class Plan:
         """The types of what the executable returns."""
         return self.computed.out_avals
 
+    def of_results(self, of_outputs: Sequence[X]) -> list[X]:
+        """What is said of the outputs, for the results that they are."""
+        return [of_outputs[self.outputs.index(Result(i))] for i in range(len(self.results))]
+
 
 @final
 @frozen(eq=False)
@@ -109,6 +118,31 @@ def lower(plan: Plan, name: str) -> Lowered:
     return _lower(plan.computed, name, runtime.devices()[0].platform, _donations(plan.computed, places))
 
 
+def lower_over(plan: Plan, name: str, placing: Placing) -> Lowered:
+    """The module for several devices. How inputs and outputs are cut is said to Shardy, where anything says it."""
+    emitter = Emitter(_new_module(name), placing.devices[0].platform, placing.devices)
+    taken = [_laid(emitter, placing.inputs[i], v.aval) for i, v in zip(plan.kept, plan.computed.invars, strict=True)]
+    for attributes, i in zip(taken, plan.kept, strict=True):
+        if i in plan.donated:
+            attributes["jax.buffer_donor"] = runtime.bool_attr(True)
+    given = [
+        _laid(emitter, sharding, aval)
+        for sharding, aval in zip(plan.of_results(placing.outputs), plan.results, strict=True)
+    ]
+    counts = emitter.module.operation.attributes
+    counts["mhlo.num_partitions"] = runtime.integer_attr(len(placing.devices), 32)
+    counts["mhlo.num_replicas"] = runtime.integer_attr(1, 32)
+    emitter.function("main", plan.computed, taken, given)
+    return emitter.lowered()
+
+
+def _laid(emitter: Emitter, sharding: Sharding | None, aval: ShapedArray) -> dict[str, runtime.Attribute]:
+    """What says to Shardy how an input or output of the program lies."""
+    if not isinstance(sharding, NamedSharding):
+        return {}
+    return {"sdy.sharding": runtime.attribute(emitter.sharding(sharding, aval))}
+
+
 def whole(jaxpr: Jaxpr) -> Plan:
     """A plan for a module that gives all outputs of a program, of those of its inputs that they depend on."""
     pruned, used = prune(jaxpr, (True,) * len(jaxpr.outs))
@@ -128,10 +162,13 @@ def lower_for(plan: Plan, name: str, platform: str, takes_index: bool) -> Lowere
 
 
 def _lower(jaxpr: Jaxpr, name: str, platform: str, attributes: Sequence[Mapping[str, runtime.Attribute]]) -> Lowered:
-    module = runtime.new_module("jit_" + _symbol(name))
-    emitter = Emitter(module, platform)
+    emitter = Emitter(_new_module(name), platform)
     emitter.function("main", jaxpr, attributes)
-    return Lowered(module, bool(emitter.targets), emitter.calls_kernels, tuple(emitter.host_functions))
+    return emitter.lowered()
+
+
+def _new_module(name: str) -> runtime.Module:
+    return runtime.new_module("jit_" + _symbol(name))
 
 
 def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
@@ -172,13 +209,16 @@ class Emitter:
     """
 
     __slots__ = (
-        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_symbols", "_token"),
-        *("calls_kernels", "host_functions", "module", "platform", "targets"),
+        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_meshes", "_symbols", "_token"),
+        *("calls_kernels", "devices", "host_functions", "module", "platform", "targets"),
     )
 
-    def __init__(self, module: runtime.Module, platform: str) -> None:
+    def __init__(self, module: runtime.Module, platform: str, devices: tuple[Device, ...] = ()) -> None:
         self.module = module
         self.platform = platform
+        self.devices = devices
+        """The partitions, of a program on several devices."""
+        self._meshes: dict[Mesh, str] = {}
         self.targets: set[str] = set()
         """What custom calls call, other than kernels of jaxlib's."""
         self.calls_kernels = False
@@ -198,16 +238,47 @@ class Emitter:
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
 
+    def lowered(self) -> Lowered:
+        return Lowered(self.module, bool(self.targets), self.calls_kernels, tuple(self.host_functions))
+
+    def mesh(self, mesh: Mesh) -> str:
+        """The name of a mesh in the module."""
+        symbol = self._meshes.get(mesh)
+        if symbol is None:
+            symbol = self._meshes[mesh] = self._fresh("mesh")
+            axes = ", ".join([f'"{name}"={size}' for name, size in mesh.shape.items()])
+            ids = "" if mesh.flat == self.devices else f", device_ids={[self.devices.index(d) for d in mesh.flat]}"
+            attributes = {
+                "sym_name": runtime.string_attr(symbol),
+                "mesh": runtime.attribute(f"#sdy.mesh<[{axes}]{ids}>"),
+            }
+            runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
+        return symbol
+
+    def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
+        parts = [_along(part) for part in sharding.spec.of_rank(aval.ndim)]
+        if dtypes.is_key(aval.dtype):
+            parts.append("{}")  # the words of a key are together
+        return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"
+
     def function(
-        self, name: str, jaxpr: Jaxpr, attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None
+        self,
+        name: str,
+        jaxpr: Jaxpr,
+        attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
+        results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
     ) -> None:
         """Add a function whose body is `jaxpr`; it is public if it is `main`."""
         ordered = name != "main" and any_ordered(jaxpr.effects)
         tokens = [runtime.token_type()] * ordered
-        inputs = [*tokens, *map(_type, jaxpr.in_avals)]
-        results = [*tokens, *map(_type, jaxpr.out_avals)]
         block = runtime.function(
-            self.module, name, inputs, results, public=name == "main", argument_attributes=attributes
+            self.module,
+            name,
+            [*tokens, *map(_type, jaxpr.in_avals)],
+            [*tokens, *map(_type, jaxpr.out_avals)],
+            public=name == "main",
+            argument_attributes=attributes,
+            result_attributes=results,
         )
         outer = self._token, self._eqn, self._around
         self._token, self._eqn, self._around = None, None, ""  # XLA puts the call's name in front
@@ -492,6 +563,12 @@ class Emitter:
             candidate = f"{symbol}_{n}"
         self._symbols.add(candidate)
         return candidate
+
+
+def _along(part: Part) -> str:
+    if isinstance(part, Unconstrained):
+        return "{?}"
+    return "{" + ", ".join([f'"{name}"' for name in names_in(part)]) + "}"
 
 
 def _type(aval: ShapedArray) -> runtime.Type:

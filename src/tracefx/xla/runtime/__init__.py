@@ -102,6 +102,7 @@ from tracefx.xla.runtime.executables import (
     prepare_kernels,
 )
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
+from tracefx.xla.runtime.spreading import SpreadExecutable, compile_over, join_tiles, put_tiles, tiles_of
 
 __all__ = [
     # devices
@@ -130,6 +131,11 @@ __all__ = [
     "compilation_identity",
     "compile_calling_module",
     "compile_module",
+    "compile_over",
+    "SpreadExecutable",
+    "put_tiles",
+    "tiles_of",
+    "join_tiles",
     "load_executable",
     "is_kernel",
     "lapack_kernel",

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
         def device_kind(self) -> str: ...
         @property
         def process_index(self) -> int: ...
+        @property
+        def client(self) -> Client: ...
 
     @final
     class Buffer:
@@ -76,6 +78,9 @@ if TYPE_CHECKING:
         def aval(self) -> ArraySpec: ...
         @property
         def _sharding(self) -> Placement: ...
+        @property
+        def _arrays(self) -> list[Buffer]: ...
+        def _rewrap_with_aval_and_sharding(self, aval: ArraySpec, sharding: Placement) -> Buffer: ...
         def __buffer__(self, flags: int, /) -> memoryview: ...
         def block_until_ready(self) -> object: ...
         def is_ready(self) -> bool: ...
@@ -85,16 +90,24 @@ if TYPE_CHECKING:
     class _SingleDeviceSharding:
         def __init__(self, device: Device) -> None: ...
 
+    class SpreadSharding:
+        """jaxlib's base of what says how an array lies on several devices."""
+
+        def __init__(self, devices: _DeviceList, sharding: HloSharding) -> None: ...
+
 else:
     Device = _jax.Device
     Buffer = _jax.ArrayImpl
     _SingleDeviceSharding = _jax.SingleDeviceSharding
+    SpreadSharding = _jax.GSPMDSharding
 
 
 class Client(Protocol):
     """PJRT's client of one platform, as far as this module uses it."""
 
     def local_devices(self) -> list[Device]: ...
+    def devices(self) -> list[Device]: ...
+    def process_index(self) -> int: ...
     def compile_and_load(
         self,
         computation: ir.Module,
@@ -114,6 +127,8 @@ class Loaded(Protocol):
     def get_hlo_text(self) -> str: ...
     def cost_analysis(self) -> dict[str, object]: ...
     def get_compiled_memory_stats(self) -> _MemoryStats: ...
+    def get_parameter_shardings(self) -> list[object] | None: ...
+    def get_output_shardings(self) -> list[object] | None: ...
     def serialize(self) -> bytes: ...
 
 
@@ -152,6 +167,8 @@ class _MemoryStats(Protocol):
 class _BuildOptions(Protocol):
     use_spmd_partitioning: bool
     use_shardy_partitioner: bool
+    allow_spmd_sharding_propagation_to_parameters: list[bool]
+    allow_spmd_sharding_propagation_to_output: list[bool]
     exec_time_optimization_effort: float
     memory_fitting_effort: float
     optimization_level: int
@@ -173,6 +190,29 @@ class _Topology(Protocol):
     def fingerprint(self) -> int: ...
 
 
+class HloSharding(Protocol):
+    """How XLA says in which way an array is cut."""
+
+    def is_replicated(self) -> bool: ...
+    def tile_assignment_dimensions(self) -> list[int]: ...
+    def tile_assignment_devices(self) -> list[int]: ...
+
+
+class _SpreadPut(Protocol):
+    def __call__(
+        self,
+        aval: ArraySpec,
+        sharding: SpreadSharding,
+        xs: list[AnyArray],
+        devices: list[Device],
+        committed: bool,
+        force_copy: bool,
+        host_buffer_semantics: _HostBufferSemantics,
+        enable_x64: bool,
+        /,
+    ) -> Buffer: ...
+
+
 class _DevicePut(Protocol):
     def __call__(
         self,
@@ -190,7 +230,12 @@ class _DevicePut(Protocol):
 
 JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
 device_put: Final[_DevicePut] = _jax.batched_device_put
-result_handler: Final[Callable[[ArraySpec, Placement, bool, bool], _ResultHandler]] = _jax.array_result_handler
+spread_put: Final[_SpreadPut] = _jax.batched_device_put
+assemble: Final[Callable[[ArraySpec, SpreadSharding, list[Buffer], bool, bool], Buffer]] = _jax.ArrayImpl
+hlo_sharding_of: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_proto
+result_handler: Final[Callable[[ArraySpec, Placement | SpreadSharding, bool, bool], _ResultHandler]] = (
+    _jax.array_result_handler
+)
 to_capsule: Final[Callable[[Buffer], CapsuleType]] = _jax.buffer_to_dlpack_managed_tensor
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
 new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
@@ -203,6 +248,17 @@ new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssign
 BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY
 COPY_NOW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 _REPLICATED: Final[object] = _hlo.HloSharding.replicate()
+
+
+def hlo_sharding(order: NDArray[np.int64] | None, copies: int) -> HloSharding:
+    """The sharding of an array whose tiles lie on the devices in `order`, as many `copies` of each; whole without."""
+    if order is None:
+        return cast(HloSharding, _REPLICATED)
+    kinds = [_hlo.OpSharding.Type.REPLICATED] if copies > 1 else []
+    tiles = order if copies > 1 else order[..., 0]
+    return cast(HloSharding, _hlo.HloSharding.subgroup_with_device_ordering(tiles, kinds))
+
+
 JAXLIB_VERSION: Final[str] = importlib.import_module("jaxlib.version").__version__
 
 """The alignment in bytes of host memory that XLA uses where it lies."""

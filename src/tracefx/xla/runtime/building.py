@@ -254,11 +254,13 @@ def function(
     *,
     public: bool = True,
     argument_attributes: Sequence[Mapping[str, ir.Attribute]] | None = None,
+    result_attributes: Sequence[Mapping[str, ir.Attribute]] | None = None,
 ) -> ir.Block:
     """Appends a function to a module and returns its empty body, whose `arguments` are the function's.
 
     Args:
         argument_attributes: for each input, attributes such as `{"tf.aliasing_output": integer_attr(0, 32)}`.
+        result_attributes: for each result.
     """
     context = mlir_context()
     attributes: dict[str, ir.Attribute] = {
@@ -268,6 +270,8 @@ def function(
     }
     if argument_attributes is not None:
         attributes["arg_attrs"] = array_attr([dict_attr(each) for each in argument_attributes])
+    if result_attributes is not None:
+        attributes["res_attrs"] = array_attr([dict_attr(each) for each in result_attributes])
     with lowering():
         operation = ir.Operation.create(
             "func.func", attributes=attributes, regions=1, ip=ir.InsertionPoint(module.body)

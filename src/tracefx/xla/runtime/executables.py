@@ -8,7 +8,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Final, cast, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 from attrs import frozen
@@ -60,6 +60,19 @@ class MemoryAnalysis:
     alias_bytes: int
     generated_code_bytes: int
     peak_bytes: int
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> Self:
+        """What XLA planned for a program."""
+        stats = loaded.get_compiled_memory_stats()
+        return cls(
+            argument_bytes=stats.argument_size_in_bytes,
+            output_bytes=stats.output_size_in_bytes,
+            temp_bytes=stats.temp_size_in_bytes,
+            alias_bytes=stats.alias_size_in_bytes,
+            generated_code_bytes=stats.generated_code_size_in_bytes,
+            peak_bytes=stats.peak_memory_in_bytes,
+        )
 
 
 class Executable:
@@ -141,15 +154,7 @@ class Executable:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """What XLA planned to allocate for one execution."""
-        stats = self._loaded.get_compiled_memory_stats()
-        return MemoryAnalysis(
-            argument_bytes=stats.argument_size_in_bytes,
-            output_bytes=stats.output_size_in_bytes,
-            temp_bytes=stats.temp_size_in_bytes,
-            alias_bytes=stats.alias_size_in_bytes,
-            generated_code_bytes=stats.generated_code_size_in_bytes,
-            peak_bytes=stats.peak_memory_in_bytes,
-        )
+        return MemoryAnalysis.of(self._loaded)
 
     def serialize(self, calls_kernels: bool = False) -> bytes:
         """The compiled program with its signature, for `load_executable` in another process on such a host.
@@ -249,7 +254,7 @@ def compile_module(
         CompilationError: if XLA refuses the program or an option, with XLA's text.
         TypeError: if `main` takes or returns something that is no tensor of a dtype known here.
     """
-    parameters, results = _signature(module)
+    parameters, results = signature_of(module)
     options = _compile_options(device, compiler_options or {})
     where = device_list((device,))
     try:
@@ -330,9 +335,15 @@ def compilation_identity(device: Device, compiler_options: Mapping[str, Compiler
 
 
 def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
-    options = new_compile_options()
+    options = new_options(overrides)
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = new_assignment(np.array([[device.id]]))
+    return options
+
+
+def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
+    """XLA's options for a program whose devices are still to be said."""
+    options = new_compile_options()
     build = options.executable_build_options
     build.use_spmd_partitioning = True
     build.use_shardy_partitioner = True
@@ -353,7 +364,7 @@ def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) ->
     return options
 
 
-def _signature(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
+def signature_of(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
     for operation in module.body:
         attributes = operation.operation.attributes
         if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == "main":

@@ -1,0 +1,181 @@
+"""Meshes: devices in rows and columns whose axes have names; and which axes of an array lie along which of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from math import prod
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.backend import Device
+from tracefx.core.dtypes import NDArray
+
+
+@final
+@frozen(init=False, repr=False)
+class Mesh:
+    """Devices as an array with named axes, such as 4 x 2 along "data" and "model".
+
+    `devices` is an array of devices, or nested sequences of them; `axis_names` has a string for each of its axes.
+
+    Raises TypeError for names that are no strings, ValueError if there are too many or too few, or one is there twice,
+    or a device is.
+
+    >>> from tracefx import devices
+    >>> Mesh(devices()[:1], "data")
+    Mesh(data=1)
+    """
+
+    flat: tuple[Device, ...]
+    """All devices, the last axis running fastest: what a program over them calls partition 0, 1, ..."""
+    axis_sizes: tuple[int, ...]
+    axis_names: tuple[str, ...]
+
+    def __init__(self, devices: NDArray | Sequence[Any], axis_names: str | Sequence[str]) -> None:
+        array = np.asarray(devices, dtype=object)
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"Mesh: names of axes are strings, got {name!r} in {names!r}")
+        if len(names) != array.ndim:
+            raise ValueError(f"Mesh: {len(names)} names {names!r} were given for devices of shape {array.shape}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"Mesh: the names of the axes must be different, got {names!r}")
+        flat = tuple(array.flat)
+        if len(set(flat)) != len(flat):
+            raise ValueError("Mesh: a device is there twice")
+        object.__setattr__(self, "flat", flat)
+        object.__setattr__(self, "axis_sizes", array.shape)
+        object.__setattr__(self, "axis_names", names)
+
+    @property
+    def devices(self) -> NDArray:
+        """The devices in their shape."""
+        array = np.empty(len(self.flat), object)
+        array[:] = self.flat
+        array = array.reshape(self.axis_sizes)
+        array.flags.writeable = False
+        return array
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        """The size of each axis by its name."""
+        return MappingProxyType(dict(zip(self.axis_names, self.axis_sizes, strict=True)))
+
+    @property
+    def size(self) -> int:
+        """How many devices there are."""
+        return len(self.flat)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is none."""
+        return not self.flat
+
+    @property
+    def device_ids(self) -> NDArray:
+        """The devices' numbers, in their shape."""
+        return np.array([d.id for d in self.flat], np.int64).reshape(self.axis_sizes)
+
+    def size_of(self, names: Sequence[str]) -> int:
+        """The product of the sizes of some axes."""
+        return prod([self.shape[name] for name in names])
+
+    @override
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join([f'{name}={size}' for name, size in self.shape.items()])})"
+
+
+NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
+"""What is in use where none is."""
+MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
+
+
+# ------------------------------------------------------------------ specifications
+
+
+@final
+class Unconstrained:
+    """Stands in a `PartitionSpec` for an axis of an array that may lie as the compiler likes."""
+
+    __slots__ = ()
+
+    @override
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED: Final = Unconstrained()
+Part: TypeAlias = None | str | tuple[str, ...] | Unconstrained
+"""Along what one axis of an array lies: nothing, an axis of the mesh, several of them, the first running slowest."""
+
+
+def _part(given: object) -> Part:
+    match given:
+        case None | str() | Unconstrained():
+            return given
+        case tuple() | list() if all(isinstance(name, str) for name in given):
+            return None if not given else given[0] if len(given) == 1 else tuple(given)
+        case _:
+            raise TypeError(
+                "PartitionSpec: for each axis of an array it takes None, the name of an axis of the mesh, or a tuple "
+                f"of names, got {given!r}"
+            )
+
+
+@final
+@frozen(init=False, repr=False)
+class PartitionSpec:
+    """Which axes of an array lie along which axes of a mesh: `P("data", None)` splits the rows of a matrix.
+
+    Axes of the array beyond those that are named are not split. A tuple of names splits one axis along several.
+
+    >>> PartitionSpec("data", None, ("x", "y"))
+    P('data', None, ('x', 'y'))
+    """
+
+    UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
+    parts: tuple[Part, ...] = field()
+
+    def __init__(self, *parts: object) -> None:
+        found = tuple(map(_part, parts))
+        named = [name for part in found for name in names_in(part)]
+        if len(set(named)) != len(named):
+            raise ValueError(f"PartitionSpec: an axis of the mesh can split one axis of an array only, got {parts!r}")
+        object.__setattr__(self, "parts", found)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, i: int) -> Part:
+        return self.parts[i]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes of the mesh that occur."""
+        return tuple([name for part in self.parts for name in names_in(part)])
+
+    def of_rank(self, ndim: int) -> tuple[Part, ...]:
+        """A part for each axis of an array. ValueError if the array has fewer axes than there are parts."""
+        if len(self.parts) > ndim:
+            raise ValueError(f"{self} has {len(self.parts)} entries, but the array has {ndim} axes")
+        return self.parts + (None,) * (ndim - len(self.parts))
+
+    @override
+    def __repr__(self) -> str:
+        return f"P({', '.join(map(repr, self.parts))})"
+
+
+def names_in(part: Part) -> tuple[str, ...]:
+    """The axes of the mesh that one axis of an array lies along."""
+    if part is None or isinstance(part, Unconstrained):
+        return ()
+    return (part,) if isinstance(part, str) else part

@@ -1,0 +1,107 @@
+"""Arrays that lie where they were put: on several devices, or on one that isn't the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+from typing_extensions import CapsuleType, override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND, Buffer, Device
+from tracefx.core.dtypes import NDArray
+from tracefx.core.key_words import keys_of
+from tracefx.core.shardings import Shard, Sharding
+from tracefx.core.values import ConcreteArray
+
+
+@final
+class ShardedArray(ConcreteArray):
+    """Numbers that lie as a sharding says. What is computed of them is computed where they are."""
+
+    __slots__ = ("placed",)
+    placed: Sharding
+    buffer: Buffer
+
+    def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding) -> None:
+        super().__init__(aval, None, buffer)
+        self.placed = placed
+
+    @property
+    @override
+    def sharding(self) -> Sharding:
+        return self.placed
+
+    @override
+    def devices(self) -> set[Device]:
+        return set(self.placed.devices)
+
+    @property
+    @override
+    def device(self) -> Device:
+        """The first of its devices."""
+        return self.placed.devices[0]
+
+    @override
+    def numpy(self) -> NDArray:
+        """The numbers, brought together on the host."""
+        host = self.host
+        if host is None:
+            if not self.placed.is_fully_addressable and not self.placed.is_fully_replicated:
+                raise RuntimeError(
+                    f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
+                    "x.addressable_shards, or give it the sharding P() first, by which every process has all of it"
+                )
+            host = self.host = self._joined()
+        return host
+
+    def _joined(self) -> NDArray:
+        tiles = [BACKEND.value.read(tile) for tile in BACKEND.value.tiles(self.buffer)]
+        local = list(self.placed.addressable_devices_indices_map(self.aval.shape).values())
+        if tiles[0].shape[: self.aval.ndim] == self.aval.shape:
+            return keys_of(tiles[0], self.aval.dtype)
+        words = tiles[0].shape[self.aval.ndim :]
+        whole = np.empty((*self.aval.shape, *words), tiles[0].dtype)
+        for index, tile in zip(local, tiles, strict=True):
+            whole[index] = tile
+        whole.flags.writeable = False
+        return keys_of(whole, self.aval.dtype)
+
+    @override
+    def adopt(self, buffer: Buffer) -> None:
+        raise AssertionError("it has its buffer from the beginning")
+
+    @property
+    @override
+    def addressable_shards(self) -> Sequence[Shard]:
+        tiles = BACKEND.value.tiles(self.buffer)
+        tiling = self.placed.tiling(self.aval.ndim)
+        aval = self.aval.update(shape=tiling.tile_shape(self.aval.shape))
+        indices = self.placed.addressable_devices_indices_map(self.aval.shape)
+        seen: dict[int, int] = {}
+        replicas = {}
+        for device, place in zip(tiling.devices, tiling.places, strict=True):
+            replicas[device] = seen[place] = seen.get(place, -1) + 1
+        return [
+            Shard(device, index, replicas[device], ConcreteArray(aval, None, tile))
+            for (device, index), tile in zip(indices.items(), tiles, strict=True)
+        ]
+
+    @override
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        if self.placed.num_devices > 1 and not copy:
+            raise BufferError(
+                f"{self.aval!r} lies on {self.placed.num_devices} devices, so it is not one piece of memory: export "
+                "one of x.addressable_shards, or pass copy=True"
+            )
+        return ConcreteArray(self.aval, self.numpy()).__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )

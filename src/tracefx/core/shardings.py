@@ -1,0 +1,294 @@
+"""Shardings: on which devices the parts of an array lie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.backend import BACKEND, Device
+from tracefx.core.meshes import Mesh, Part, PartitionSpec, Unconstrained, names_in
+
+if TYPE_CHECKING:
+    from tracefx.core.array import Array
+
+Index: TypeAlias = tuple[slice, ...]
+
+
+@final
+@frozen
+class Tiling:
+    """An array cut into equal tiles, and which of them each device has; equal where the same parts lie on the same
+    devices, however that was said."""
+
+    devices: tuple[Device, ...]
+    counts: tuple[int, ...]
+    """Into how many pieces each axis of the array is cut."""
+    places: tuple[int, ...]
+    """For each device the number of its tile, the last axis running fastest."""
+
+    @property
+    def copies(self) -> int:
+        """On how many devices each tile lies."""
+        return len(self.devices) // prod(self.counts)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The devices' positions, tile after tile."""
+        return tuple(int(i) for i in np.argsort(self.places, kind="stable"))
+
+    def tile_shape(self, shape: Shape) -> Shape:
+        """The shape of each tile of an array. ValueError if an axis can't be cut into equal pieces."""
+        for axis, (n, count) in enumerate(zip(shape, self.counts, strict=True)):
+            if n % count:
+                raise ValueError(
+                    f"an array of shape {tuple(shape)} can't be cut into {count} equal pieces along axis {axis}, whose "
+                    f"size is {n}: pad it to a multiple of {count}, or split another axis"
+                )
+        return tuple([n // count for n, count in zip(shape, self.counts, strict=True)])
+
+    def indices(self, shape: Shape) -> list[Index]:
+        """For each device the part of an array that it has."""
+        tile = self.tile_shape(shape)
+        found = []
+        for place in self.places:
+            steps = np.unravel_index(place, self.counts) if self.counts else ()
+            found.append(
+                tuple(
+                    [
+                        slice(int(k) * n, (int(k) + 1) * n) if count > 1 else slice(None)
+                        for k, n, count in zip(steps, tile, self.counts, strict=True)
+                    ]
+                )
+            )
+        return found
+
+
+class Sharding(ABC):
+    """On which devices the parts of an array lie. Shardings are values: two that say the same are equal."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, in the order in which a program over them counts them."""
+
+    @abstractmethod
+    def tiling(self, ndim: int) -> Tiling:
+        """How an array with so many axes is cut."""
+
+    @property
+    def device_set(self) -> set[Device]:
+        return set(self.devices)
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.devices)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all devices are this process's."""
+        mine = BACKEND.value.process_index
+        return all(d.process_index == mine for d in self.devices)
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        """The devices of this process."""
+        mine = BACKEND.value.process_index
+        return {d for d in self.devices if d.process_index == mine}
+
+    @property
+    @abstractmethod
+    def is_fully_replicated(self) -> bool:
+        """Whether every device has the whole array."""
+
+    @property
+    def memory_kind(self) -> str | None:
+        """The kind of memory, where a device has several: none is named here."""
+        return None
+
+    def shard_shape(self, global_shape: Sequence[int]) -> Shape:
+        """The shape of the part that each device has. ValueError if the array can't be cut into equal parts."""
+        shape = tuple(global_shape)
+        return self.tiling(len(shape)).tile_shape(shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """For each device the part of the array that it has."""
+        shape = tuple(global_shape)
+        return dict(zip(self.devices, self.tiling(len(shape)).indices(shape), strict=True))
+
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+        """`devices_indices_map` for the devices of this process."""
+        mine = self.addressable_devices
+        return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        """Whether both put the same parts of an array with `ndim` axes on the same devices."""
+        mine, others = self.tiling(ndim), other.tiling(ndim)
+        if mine.counts != others.counts:
+            return False
+        return dict(zip(mine.devices, mine.places, strict=True)) == dict(
+            zip(others.devices, others.places, strict=True)
+        )
+
+
+@final
+@frozen
+class SingleDeviceSharding(Sharding):
+    """The whole array on one device.
+
+    >>> from tracefx import devices
+    >>> SingleDeviceSharding(devices()[0]).shard_shape((4, 2))
+    (4, 2)
+    """
+
+    device: Device
+
+    @property
+    @override
+    def devices(self) -> tuple[Device, ...]:
+        return (self.device,)
+
+    @override
+    def tiling(self, ndim: int) -> Tiling:
+        return Tiling((self.device,), (1,) * ndim, (0,))
+
+    @property
+    @override
+    def is_fully_replicated(self) -> bool:
+        return True
+
+
+@final
+@frozen(init=False, repr=False)
+class NamedSharding(Sharding):
+    """An array laid along the axes of a mesh, as its `spec` says.
+
+    Raises TypeError for what is no mesh or specification, ValueError for names that the mesh doesn't have.
+
+    >>> from tracefx import devices
+    >>> NamedSharding(Mesh(devices()[:1], "data"), PartitionSpec("data"))
+    NamedSharding(Mesh(data=1), P('data'))
+    """
+
+    mesh: Mesh = field()
+    spec: PartitionSpec = field()
+
+    def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
+        if not isinstance(mesh, Mesh) or not isinstance(spec, PartitionSpec):
+            raise TypeError(f"NamedSharding takes a Mesh and a PartitionSpec, got {mesh!r} and {spec!r}")
+        for name in spec.names:
+            if name not in mesh.axis_names:
+                raise ValueError(f"{spec} names the axis {name!r}, but the axes of {mesh} are {list(mesh.axis_names)}")
+        object.__setattr__(self, "mesh", mesh)
+        object.__setattr__(self, "spec", spec)
+
+    @property
+    @override
+    def devices(self) -> tuple[Device, ...]:
+        return self.mesh.flat
+
+    @property
+    @override
+    def is_fully_replicated(self) -> bool:
+        return self.mesh.size_of(self.spec.names) == 1
+
+    @override
+    def tiling(self, ndim: int) -> Tiling:
+        parts = self.spec.of_rank(ndim)
+        if any(isinstance(part, Unconstrained) for part in parts):
+            raise ValueError(f"{self.spec} leaves it to the compiler where an array lies, which none is there to say")
+        along = [names_in(part) for part in parts]
+        counts = tuple([self.mesh.size_of(names) for names in along])
+        order = [name for names in along for name in names]
+        rest = [name for name in self.mesh.axis_names if name not in order]
+        places = np.arange(prod(counts)).reshape([self.mesh.shape[name] for name in order] + [1] * len(rest))
+        wide = np.broadcast_to(places, [self.mesh.shape[name] for name in [*order, *rest]])
+        back = [[*order, *rest].index(name) for name in self.mesh.axis_names]
+        return Tiling(self.mesh.flat, counts, tuple(int(i) for i in wide.transpose(back).flat))
+
+    @override
+    def __repr__(self) -> str:
+        return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+
+
+@final
+@frozen(eq=False)
+class Shard:
+    """The part of an array that lies on one device of this process."""
+
+    device: Device
+    index: Index
+    """Which part it is."""
+    replica_id: int
+    """Which copy of it: 0 on one device, 1 on the next that has the same part."""
+    data: Array
+
+
+def named(tiling: Tiling, mesh: Mesh) -> NamedSharding:
+    """What a tiling is called on a mesh; if its axes don't do, on one that is made for it."""
+    if mesh.flat == tiling.devices:
+        for parts in _choices(tiling.counts, dict(mesh.shape)):
+            sharding = NamedSharding(mesh, PartitionSpec(*_trimmed(parts)))
+            if sharding.tiling(len(tiling.counts)) == tiling:
+                return sharding
+    devices = np.empty(len(tiling.devices), object)
+    devices[:] = [tiling.devices[i] for i in tiling.order]
+    names = [f"axis{i}" for i in range(len(tiling.counts))]
+    own = Mesh(devices.reshape((*tiling.counts, tiling.copies)), [*names, "copies"])
+    return NamedSharding(own, PartitionSpec(*names))
+
+
+def _choices(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[Part, ...]]:
+    """All ways to lay axes that are cut into so many pieces along axes of a mesh."""
+    if not counts:
+        yield ()
+        return
+    free = [name for name, size in sizes.items() if size > 1]
+    for k in range(len(free) + 1):
+        for names in permutations(free, k):
+            if prod([sizes[name] for name in names]) == counts[0]:
+                left = {name: size for name, size in sizes.items() if name not in names}
+                for rest in _choices(counts[1:], left):
+                    yield (names if k else None, *rest)
+
+
+def _trimmed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    while parts and parts[-1] is None:
+        parts = parts[:-1]
+    return parts
+
+
+@final
+@frozen
+class Wishes:
+    """Where the inputs and outputs of a program are to lie; `None` where nobody says."""
+
+    inputs: tuple[Sharding | None, ...]
+    outputs: tuple[Sharding | None, ...]
+
+
+@final
+@frozen
+class Placing:
+    """Where a program runs and where its inputs and outputs lie; `None` for what the compiler may choose."""
+
+    devices: tuple[Device, ...]
+    inputs: tuple[Sharding | None, ...]
+    outputs: tuple[Sharding | None, ...]
+
+
+def require_cut(aval: ShapedArray, sharding: Sharding, what: str) -> None:
+    """ValueError, which says `what` the array is, unless the sharding can be that of an array of this type."""
+    try:
+        sharding.shard_shape(aval.shape)
+    except ValueError as error:
+        raise ValueError(f"{what}, {aval}, can't have the sharding {sharding}: {error}") from None

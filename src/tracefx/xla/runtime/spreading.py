@@ -1,0 +1,232 @@
+"""Arrays that lie on several devices, and programs that run on several.
+
+An array over several devices is one buffer for each device of this process. To take one apart jaxlib imports jax on its
+own account, for half a second, the first time in a process; nothing else here does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Final, cast, final
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from tracefx.core.shardings import Tiling
+from tracefx.xla.runtime.bindings import (
+    BORROW,
+    AnyArray,
+    ArraySpec,
+    Buffer,
+    CompilationError,
+    CompileOptions,
+    CompilerOption,
+    Device,
+    ExecutionError,
+    HloSharding,
+    JaxRuntimeError,
+    Loaded,
+    ResultSpec,
+    SpreadSharding,
+    assemble,
+    client,
+    device_list,
+    hlo_sharding,
+    hlo_sharding_of,
+    new_assignment,
+    placement,
+    result_handler,
+    spread_put,
+)
+from tracefx.xla.runtime.executables import MemoryAnalysis, new_options, signature_of
+
+
+@final
+class Spread(SpreadSharding):
+    """A tiling, as jaxlib's C++ side wants to be told. One instance a tiling."""
+
+    memory_kind: Final = None
+
+    def __init__(self, tiling: Tiling) -> None:
+        devices = cast("tuple[Device, ...]", tiling.devices)
+        mine = client(devices[0].platform).process_index()
+        self.tiling = tiling
+        self.listed = devices
+        self.local = tuple([d for d in devices if d.process_index == mine])
+        self._hlo = _hlo_of(tiling)
+        super().__init__(device_list(devices), self._hlo)
+
+    @property
+    def _device_assignment(self) -> tuple[Device, ...]:
+        return self.listed
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return len(self.local) == len(self.tiling.devices)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return self.tiling.copies == len(self.tiling.devices)
+
+    def _to_xla_hlo_sharding(self, ndim: int) -> HloSharding:
+        return self._hlo
+
+
+@functools.lru_cache(maxsize=4096)
+def spread(tiling: Tiling) -> Spread:
+    return Spread(tiling)
+
+
+def _hlo_of(tiling: Tiling) -> HloSharding:
+    if tiling.copies == len(tiling.devices):
+        return hlo_sharding(None, 1)
+    order = np.array(tiling.order).reshape((*tiling.counts, tiling.copies))
+    return hlo_sharding(order, tiling.copies)
+
+
+def _tiling_of(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) -> Tiling:
+    """The opposite of `_hlo_of`."""
+    if sharding.is_replicated() or not sharding.tile_assignment_dimensions():
+        return Tiling(devices, (1,) * ndim, (0,) * len(devices))
+    dims = tuple(sharding.tile_assignment_dimensions())
+    copies = dims[ndim] if len(dims) > ndim else 1
+    places = [0] * len(devices)
+    for k, device in enumerate(sharding.tile_assignment_devices()):
+        places[device] = k // copies
+    return Tiling(devices, dims[:ndim], tuple(places))
+
+
+# ------------------------------------------------------------------ arrays
+
+
+def put_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray]) -> Buffer:
+    """An array whose tiles are these, one for each of this process's devices in the order of the tiling.
+
+    Raises:
+        ExecutionError: if there is no memory for them.
+    """
+    where = spread(tiling)
+    try:
+        return spread_put(spec, where, list(tiles), list(where.local), True, False, BORROW, True)
+    except JaxRuntimeError as error:
+        raise ExecutionError(str(error)) from error
+
+
+def tiles_of(buffer: Buffer) -> list[Buffer]:
+    """The tiles of an array over several devices: those on this process's, in the order of its tiling."""
+    where: object = buffer._sharding
+    if not isinstance(where, Spread):
+        return [buffer]
+    spec = buffer.aval
+    tile = ArraySpec(where.tiling.tile_shape(spec.shape), spec.dtype)
+    return [
+        part._rewrap_with_aval_and_sharding(tile, placement(device))
+        for part, device in zip(buffer._arrays, where.local, strict=True)
+    ]
+
+
+def join_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[Buffer]) -> Buffer:
+    """An array made of buffers that lie on this process's devices already, in the order of the tiling."""
+    return assemble(spec, spread(tiling), list(tiles), True, True)
+
+
+# ------------------------------------------------------------------ programs
+
+
+@final
+class SpreadExecutable:
+    """A compiled program on several devices."""
+
+    __slots__ = ("_handlers", "_loaded", "devices", "name", "parameters", "results", "taken", "tilings")
+
+    def __init__(
+        self,
+        name: str,
+        loaded: Loaded,
+        devices: tuple[Device, ...],
+        parameters: tuple[ArraySpec, ...],
+        results: tuple[ArraySpec, ...],
+    ) -> None:
+        self._loaded = loaded
+        self.name = name
+        self.devices = devices
+        self.parameters = parameters
+        self.results = results
+        self.taken = _tilings(loaded.get_parameter_shardings(), devices, parameters)
+        """How the parameters are cut."""
+        self.tilings = _tilings(loaded.get_output_shardings(), devices, results)
+        """How the results are."""
+        specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
+        self._handlers = [
+            result_handler(spec, spread(tiling), True, True) for spec, tiling in zip(specs, self.tilings, strict=True)
+        ]
+
+    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Runs the program on arrays that are cut as its parameters are. Returns perhaps before it is done.
+
+        Raises:
+            ExecutionError: for a deleted argument, or a failure on the way.
+        """
+        try:
+            return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
+        except JaxRuntimeError as error:
+            raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+
+    def hlo_text(self) -> str:
+        """The program of one device after XLA's optimizations, with what it sends and receives."""
+        return self._loaded.get_hlo_text()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimates for one execution on one device."""
+        return {
+            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
+        }
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """What XLA planned to allocate for one execution on one device."""
+        return MemoryAnalysis.of(self._loaded)
+
+
+def _tilings(
+    shardings: Sequence[object] | None, devices: tuple[Device, ...], specs: tuple[ArraySpec, ...]
+) -> tuple[Tiling, ...]:
+    if shardings is None:  # all whole
+        return tuple([Tiling(devices, (1,) * len(spec.shape), (0,) * len(devices)) for spec in specs])
+    found = [hlo_sharding_of(sharding) for sharding in shardings]
+    return tuple([_tiling_of(s, devices, len(spec.shape)) for s, spec in zip(found, specs, strict=True)])
+
+
+def compile_over(
+    module: ir.Module,
+    *,
+    devices: tuple[Device, ...],
+    free: tuple[Sequence[bool], Sequence[bool]],
+    name: str = "program",
+    compiler_options: Mapping[str, CompilerOption] | None = None,
+) -> SpreadExecutable:
+    """Compiles the public function `main` of a StableHLO module with Shardy's annotations for several devices.
+
+    Args:
+        module: is left as it is.
+        devices: the partitions, in their order.
+        free: of which parameters and of which results XLA may say how they are cut.
+        name: what errors call it.
+        compiler_options: XLA's options by name.
+
+    Raises:
+        CompilationError: if XLA refuses the program or an option, with XLA's text.
+    """
+    parameters, results = signature_of(module)
+    options: CompileOptions = new_options(compiler_options or {})
+    count = len(devices)
+    options.num_replicas, options.num_partitions = 1, count
+    options.device_assignment = new_assignment(np.array([[d.id for d in devices]]))
+    build = options.executable_build_options
+    build.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
+    build.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
+    try:
+        loaded = client(devices[0].platform).compile_and_load(module, device_list(devices), options)
+    except JaxRuntimeError as error:
+        raise CompilationError(str(error)) from error
+    return SpreadExecutable(name, loaded, devices, parameters, results)

@@ -1,0 +1,248 @@
+"""Programs that run where their arguments lie: on several devices, or on one that isn't the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast, final
+
+import numpy as np
+from attrs import field, frozen
+
+from tracefx.core.avals import ShapedArray, shared
+from tracefx.core.backend import Buffer, Device
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import OverMesh
+from tracefx.core.handler import ROOT, Tracer, escaped
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.key_words import type_of_words, words_of
+from tracefx.core.literal import Literal
+from tracefx.core.meshes import Mesh
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import (
+    NamedSharding,
+    Placing,
+    Sharding,
+    SingleDeviceSharding,
+    Tiling,
+    Wishes,
+    named,
+    require_cut,
+)
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.xla import runtime
+from tracefx.xla.lower import Argument, Lowered, Plan, Result
+
+# ------------------------------------------------------------------ where a program runs
+
+
+def meshes_of(jaxpr: Jaxpr) -> list[Mesh]:
+    """The meshes that a program speaks of."""
+    return [effect.mesh for effect in jaxpr.effects if isinstance(effect, OverMesh)]
+
+
+def no_wishes(jaxpr: Jaxpr) -> Wishes:
+    return Wishes((None,) * len(jaxpr.invars), (None,) * len(jaxpr.outs))
+
+
+def placing_for(name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes: Wishes | None = None) -> Placing:
+    """Where a program runs on these arguments: where they lie, and where they are wished to."""
+    wanted = wishes or no_wishes(jaxpr)
+    inputs = []
+    for i, (x, wish) in enumerate(zip(args, wanted.inputs, strict=True)):
+        lies = x.placed if isinstance(x, ShardedArray) else None
+        if lies is not None and wish is not None and lies != wish:
+            aval = jaxpr.invars[i].aval
+            if not lies.is_equivalent_to(wish, aval.ndim):
+                raise ValueError(
+                    f"{name}: in_shardings wants input {i}, {aval}, to lie as {wish}, but it lies as {lies}: move it "
+                    "with device_put, or leave it to the argument to say where it lies"
+                )
+        inputs.append(wish or lies)
+    return placing_of(name, jaxpr, Wishes(tuple(inputs), wanted.outputs))
+
+
+def placing_of(name: str, jaxpr: Jaxpr, wishes: Wishes) -> Placing:
+    """Where a program runs, by where inputs and outputs are to lie. ValueError if that is not on the same devices."""
+    inputs, outputs = wishes.inputs, wishes.outputs
+    said: list[tuple[tuple[Device, ...], str]] = []
+    for i, sharding in enumerate(inputs):
+        if sharding is not None:
+            require_cut(jaxpr.invars[i].aval, sharding, f"input {i} of {name}")
+            said.append((sharding.devices, f"input {i} lies on"))
+    for i, sharding in enumerate(outputs):
+        if sharding is not None:
+            require_cut(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
+            said.append((sharding.devices, f"output {i} is to lie on"))
+    said += [(mesh.flat, f"it speaks of {mesh} with") for mesh in meshes_of(jaxpr)]
+    first, why = said[0]
+    for devices, other in said[1:]:
+        if set(devices) != set(first):
+            raise ValueError(
+                f"{name} can't run: {why} {_ids(first)}, but {other} {_ids(devices)}. A program runs on one set of "
+                "devices: move arrays with device_put"
+            )
+    return Placing(first, inputs, outputs)
+
+
+def _ids(devices: Sequence[Device]) -> str:
+    return f"device{'s' if len(devices) > 1 else ''} {', '.join([str(d.id) for d in devices])}"
+
+
+def mesh_of(placing: Placing, jaxpr: Jaxpr) -> Mesh:
+    """The mesh by whose axes one says how results lie."""
+    for sharding in (*placing.inputs, *placing.outputs):
+        if isinstance(sharding, NamedSharding):
+            return sharding.mesh
+    return next(iter(meshes_of(jaxpr)), Mesh(placing.devices, "devices"))
+
+
+# ------------------------------------------------------------------ the program
+
+
+@final
+@frozen(eq=False)
+class SpreadProgram:
+    """A program compiled for several devices, ready to run."""
+
+    executable: runtime.SpreadExecutable
+    plan: Plan
+    placing: Placing
+    mesh: Mesh
+    results: tuple[ShapedArray, ...] = field(init=False)
+    _taken: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
+    _given: tuple[Sharding, ...] = field(init=False)
+    on_buffers: None = field(default=None, init=False)
+
+    @results.default
+    def _shared_results(self) -> tuple[ShapedArray, ...]:
+        return tuple(map(shared, self.plan.results))
+
+    @_taken.default
+    def _of_inputs(self) -> tuple[tuple[Sharding, Tiling], ...]:
+        said = [self.placing.inputs[i] for i in self.plan.kept]
+        found = zip(said, self.executable.taken, self.plan.computed.in_avals, strict=True)
+        return tuple([(sharding or self._named(tiling, aval), tiling) for sharding, tiling, aval in found])
+
+    @_given.default
+    def _of_results(self) -> tuple[Sharding, ...]:
+        said = self.plan.of_results(self.placing.outputs)
+        found = zip(said, self.executable.tilings, self.plan.results, strict=True)
+        return tuple([sharding or self._named(tiling, aval) for sharding, tiling, aval in found])
+
+    def _named(self, tiling: Tiling, aval: ShapedArray) -> Sharding:
+        if len(tiling.devices) == 1:
+            return SingleDeviceSharding(tiling.devices[0])
+        return named(Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places), self.mesh)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        buffers = [self._buffer(k, args[i]) for k, i in enumerate(self.plan.kept)]
+        outs = self.executable.execute(cast("list[runtime.Buffer]", buffers))
+        for i in self.plan.donated:
+            x = args[i]
+            if isinstance(x, ConcreteArray):
+                x.donate()
+        arrays = list(map(ShardedArray, self.results, outs, self._given))
+        return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
+
+    def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
+        sharding, tiling = self._taken[k]
+        if isinstance(x, ShardedArray):
+            if x.placed == sharding and x.placed.devices == self.placing.devices:
+                return x.buffer
+            aval = self.plan.computed.in_avals[k]
+            if not x.placed.is_equivalent_to(sharding, aval.ndim):
+                raise ValueError(
+                    f"the compiled {self.executable.name} takes input {self.plan.kept[k]}, {aval}, as {sharding}, but "
+                    f"it lies as {x.placed}: move it with device_put"
+                )
+            return self._reordered(x, tiling)
+        return put(x, self.plan.computed.in_avals[k], tiling)
+
+    def _reordered(self, x: ShardedArray, tiling: Tiling) -> Buffer:
+        """The tiles of an array that lies right, in the order in which the program counts the devices."""
+        local = [d for d in x.placed.devices if d in x.placed.addressable_devices]
+        tiles = dict(zip(local, runtime.tiles_of(cast(runtime.Buffer, x.buffer)), strict=True))
+        kind = type_of_words(x.aval)
+        ordered = [tiles[d] for d in tiling.devices if d in tiles]
+        return runtime.join_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
+
+    def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
+        output = self.plan.outputs[i]
+        if isinstance(output, Result):
+            return results[output.index]
+        x = args[output.index] if isinstance(output, Argument) else output
+        sharding = self.placing.outputs[i]
+        if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
+            return x
+        aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
+        where = sharding or self._named(Tiling(self.placing.devices, (1,) * aval.ndim, (0,) * self._count), aval)
+        return ShardedArray(aval, put(x, aval, where.tiling(aval.ndim)), where)
+
+    @property
+    def _count(self) -> int:
+        return len(self.placing.devices)
+
+    def _aval_of(self, x: Value | NDArray) -> ShapedArray:
+        return ShapedArray(x.shape, x.dtype) if isinstance(x, np.ndarray) else x.aval
+
+    def text(self) -> str:
+        return self.executable.hlo_text()
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        return self.executable.cost_analysis()
+
+    def memory_analysis(self) -> runtime.MemoryAnalysis:
+        return self.executable.memory_analysis()
+
+
+def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
+    """Numbers on devices, cut as a tiling says."""
+    if isinstance(x, Tracer):
+        raise escaped(x, ROOT, "as an argument of a compiled program")
+    host = words_of(x if isinstance(x, np.ndarray) else numbers(x))
+    mine = runtime.client(tiling.devices[0].platform).process_index()
+    here = [device.process_index == mine for device in tiling.devices]
+    indices = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).indices(aval.shape)
+    tiles = [np.ascontiguousarray(host[index]) for index, is_here in zip(indices, here, strict=True) if is_here]
+    return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), widened(tiling, host.ndim), tiles)
+
+
+def numbers(x: Value) -> NDArray:
+    assert isinstance(x, ConcreteArray | Literal)
+    return x.numpy()
+
+
+def widened(tiling: Tiling, ndim: int) -> Tiling:
+    """The tiling of the words of keys from that of the keys: words are together."""
+    missing = ndim - len(tiling.counts)
+    return Tiling(tiling.devices, tiling.counts + (1,) * missing, tiling.places) if missing else tiling
+
+
+def compile_spread(
+    lowered: Lowered, plan: Plan, placing: Placing, name: str, options: Mapping[str, runtime.CompilerOption], mesh: Mesh
+) -> SpreadProgram:
+    """Compile a program for the devices it is placed on."""
+    free = (
+        [placing.inputs[i] is None for i in plan.kept],
+        [sharding is None for sharding in plan.of_results(placing.outputs)],
+    )
+    executable = runtime.compile_over(
+        lowered.module,
+        devices=cast("tuple[runtime.Device, ...]", placing.devices),
+        free=free,
+        name=name,
+        compiler_options=options,
+    )
+    return SpreadProgram(executable, plan, placing, mesh)
+
+
+@final
+@frozen(eq=False)
+class Anywhere:
+    """A program that speaks of a mesh or has wishes, and is compiled once it is known where its arguments lie."""
+
+    compiled: Callable[[Sequence[Value | NDArray]], SpreadProgram]
+    on_buffers: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        return self.compiled(args)(args)
