@@ -78,6 +78,10 @@ from tracefx.transforms.pipelines import Transform as Transform
 from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
 from tracefx.transforms.residuals import saved_residuals as saved_residuals
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
+from tracefx.transforms.shard_maps import Pmap as Pmap
+from tracefx.transforms.shard_maps import ShardMap as ShardMap
+from tracefx.transforms.shard_maps import pmap as pmap
+from tracefx.transforms.shard_maps import shard_map as shard_map
 from tracefx.transforms.shardings import get_mesh as get_mesh
 from tracefx.transforms.shardings import make_array_from_callback as make_array_from_callback
 from tracefx.transforms.shardings import make_array_from_process_local_data as make_array_from_process_local_data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
 from attrs import frozen
@@ -151,6 +151,30 @@ class Builder(Protocol):
         Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
         and sent away; any other kernel ties the program to this process.
         """
+        ...
+
+    def apart(
+        self,
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        ins: Sequence[NamedSharding],
+        given: Sequence[NamedSharding],
+        axes: Sequence[str],
+    ) -> list[Ir]:
+        """Add a program that every device runs on its own parts, cut as `ins` and `given` say, along some axes."""
+        ...
+
+    def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
+        """The devices that differ along these axes alone, group by group; None where nothing runs apart along them."""
+        ...
+
+    def index_along(self, name: Hashable) -> Ir:
+        """Where along an axis the device is that runs the program: `i32[]`."""
+        ...
+
+    def channel(self) -> Text:
+        """What the next operation between devices is known by."""
         ...
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:

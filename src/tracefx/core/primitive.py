@@ -66,10 +66,12 @@ Tangent: TypeAlias = Value | Zero
 @final
 @frozen
 class MappedAxis:
-    """The axis that batching adds: its size, and the name that collectives call it by."""
+    """The axis that batching adds: its size, the name that collectives call it by, and along what it is to lie."""
 
     size: int
     name: Hashable = None
+    spmd_name: str | tuple[str, ...] | None = None
+    """The axes of a mesh that it is to lie along, wherever it is said how arrays lie."""
 
 
 class Recorder(Protocol):

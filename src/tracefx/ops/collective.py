@@ -18,7 +18,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Attr, Builder, Ir, Region, Text
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, NamedAxis
 from tracefx.core.handler import as_array, bind1, current
@@ -47,6 +47,23 @@ AxisName = Hashable
 """The name of an axis, or a tuple of names, which stand for one axis: that of all their combinations in order."""
 
 NOT_IN_JAX: Final = {"jax": False}
+Groups = tuple[tuple[int, ...], ...]
+
+
+def grouped(builder: Builder, groups: Groups) -> dict[str, Attr]:
+    """What operations between devices are told: who works together."""
+    shape = f"{len(groups)}x{len(groups[0])}"
+    rows = ", ".join([str(list(group)) for group in groups])
+    return {
+        "replica_groups": Text(f"dense<[{rows}]> : tensor<{shape}xi64>"),
+        "channel_handle": builder.channel(),
+    }
+
+
+def fold_region(aval: ShapedArray, name: str) -> Region:
+    """The region of a reduction by one operation."""
+    element = ShapedArray((), aval.dtype)
+    return Region((element, element), lambda builder, xs: builder.emit(name, xs, [element]))
 
 
 class Collective(Primitive, Batchable, Lowerable):
@@ -110,12 +127,20 @@ class Collective(Primitive, Batchable, Lowerable):
 
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        self.unbound()
+        groups = builder.groups(self.names)
+        if groups is None:
+            self.unbound()
+        return [self.between(builder, groups, self.out_aval(*[x.aval for x in operands]), *operands)]
+
+    @abstractmethod
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        """The operation between devices, of which those in one of `groups` work together."""
+        raise NotImplementedError
 
     def unbound(self) -> NoReturn:
         raise NameError(
             f"{self.name} along {_show(self.names)} was to be computed where nothing maps over that axis: it has a "
-            "meaning only inside vmap(..., axis_name=...)"
+            "meaning only inside vmap(..., axis_name=...), shard_map or pmap"
         )
 
 
@@ -153,6 +178,14 @@ class AllReduce(Collective):
     axes: Names
     axis_sizes: tuple[int, ...] = field(metadata=NOT_IN_JAX)
     domain: ClassVar[Domain] = ANY
+    folds: ClassVar[str]
+    """What StableHLO calls the operation of two."""
+
+    @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        attrs = {**grouped(builder, groups), "use_global_device_ids": Text("unit")}
+        region = fold_region(out, _of_booleans(self.folds, out))
+        return builder.emit("stablehlo.all_reduce", operands, [out], attrs, [region])[0]
 
     @property
     @override
@@ -187,6 +220,7 @@ class AllReduce(Collective):
 class PSum(AllReduce, LinearCollective):
     __slots__ = ()
     name = "psum"
+    folds = "stablehlo.add"
     domain = NUMBERS
 
     @override
@@ -206,6 +240,7 @@ class PSum(AllReduce, LinearCollective):
 class PMax(AllReduce):
     __slots__ = ()
     name = "pmax"
+    folds = "stablehlo.maximum"
 
     @override
     def fold(self, x: Value, dim: int) -> Value:
@@ -216,10 +251,27 @@ class PMax(AllReduce):
 class PMin(AllReduce):
     __slots__ = ()
     name = "pmin"
+    folds = "stablehlo.minimum"
 
     @override
     def fold(self, x: Value, dim: int) -> Value:
         return reduce_min(x, (dim,))
+
+
+def _of_booleans(name: str, aval: ShapedArray) -> str:
+    if not dtypes.is_bool(aval.dtype):
+        return name
+    return "stablehlo.or" if name == "stablehlo.maximum" else "stablehlo.and"
+
+
+def psum_over(x: Value, axes: Sequence[tuple[str, int]]) -> Value:
+    """The sum along axes of these names and sizes, wherever it is bound."""
+    return bind1(PSum(tuple([name for name, _ in axes]), tuple([size for _, size in axes])), x) if axes else x
+
+
+def scaled_down(x: Value, n: int) -> Value:
+    """`x / n`, in its own type."""
+    return x if n == 1 else div(x, number_like(n, x.aval))
 
 
 def number_like(n: int, aval: ShapedArray) -> Array:
@@ -234,7 +286,8 @@ def axes_in_scope(name: str, axis_name: AxisName) -> tuple[Names, tuple[int, ...
         if n not in axes:
             scope = f"in scope are {_show(axes)}" if axes else "no axis is in scope"
             raise NameError(
-                f"{name}: unbound axis name {n!r}; {scope}. A name is bound by vmap(..., axis_name=...) around the call"
+                f"{name}: unbound axis name {n!r}; {scope}. A name is bound by vmap(..., axis_name=...), shard_map or "
+                "pmap around the call"
             )
     if len(set(names)) != len(names):
         raise ValueError(f"{name}: axis_name {axis_name!r} names an axis twice")
@@ -328,6 +381,10 @@ class AxisIndex(Collective):
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         self.abstract_eval(*[a.aval for a in args])
         return [iota(dtypes.int32, axis.size)], [0]
+
+    @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        return builder.index_along(self.axis_name)
 
     @override
     def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:

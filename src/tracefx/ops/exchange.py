@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Builder, Ir, Text
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
     MappedAxis,
@@ -22,9 +23,12 @@ from tracefx.ops.collective import (
     NOT_IN_JAX,
     AxisName,
     Collective,
+    Groups,
     LinearCollective,
     Names,
     axes_in_scope,
+    fold_region,
+    grouped,
     number_like,
     one_axis,
 )
@@ -68,6 +72,15 @@ class AllGather(LinearCollective, Moves):
         if self.tiled:
             out = _merged(out, place)
         return out, None
+
+    @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        (x,) = operands
+        place = self.all_gather_dimension
+        if not self.tiled:
+            (x,) = builder.emit("stablehlo.reshape", [x], [x.aval.with_axis(1, place)])
+        attrs = {**grouped(builder, groups), "all_gather_dim": place, "use_global_device_ids": Text("unit")}
+        return builder.emit("stablehlo.all_gather", [x], [out], attrs)[0]
 
     @override
     def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
@@ -115,6 +128,15 @@ class ReduceScatter(LinearCollective):
         if self.tiled:
             total = _split(total, self.scatter_dimension, axis.size)
         return total, self.scatter_dimension
+
+    @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        place = self.scatter_dimension
+        part = out if self.tiled else out.with_axis(1, place)
+        attrs = {**grouped(builder, groups), "scatter_dimension": place, "use_global_device_ids": Text("unit")}
+        region = fold_region(out, "stablehlo.add")
+        (x,) = builder.emit("stablehlo.reduce_scatter", operands, [part], attrs, [region])
+        return x if self.tiled else builder.emit("stablehlo.reshape", [x], [out])[0]
 
     @override
     def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:
@@ -210,6 +232,15 @@ class PPermute(LinearCollective, Moves):
         return bind1(prim, moved, np.asarray(sources, np.int32)[:, None]), 0
 
     @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        pairs = [[group[s], group[d]] for group in groups for s, d in self.perm]
+        attrs: dict[str, Attr] = {
+            "source_target_pairs": Text(f"dense<{pairs if pairs else ''}> : tensor<{len(pairs)}x2xi64>"),
+            "channel_handle": builder.channel(),
+        }
+        return builder.emit("stablehlo.collective_permute", operands, [out], attrs)[0]
+
+    @override
     def transposed(self) -> Collective:
         return evolve(self, perm=tuple([(d, s) for s, d in self.perm]))
 
@@ -272,6 +303,16 @@ class AllToAll(LinearCollective, Moves):
         order.insert(self.concat_axis, 0)
         sent = transpose(cut, [self.split_axis + 1, *order])
         return _merged(sent, self.concat_axis + 1), 0
+
+    @override
+    def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
+        attrs = {
+            **grouped(builder, groups),
+            "split_dimension": self.split_axis,
+            "concat_dimension": self.concat_axis,
+            "split_count": self.axis_size,
+        }
+        return builder.emit("stablehlo.all_to_all", operands, [out], attrs)[0]
 
     @override
     def passed(self, x: Value, dim: int) -> tuple[Value, int | None]:

@@ -58,7 +58,8 @@ class ShardingConstraint(LinearOperation, Moves):
         (x,), (dim,) = args, dims
         assert dim is not None
         parts = self.sharding.spec.of_rank(x.aval.ndim - 1)
-        spec = PartitionSpec(*parts[:dim], UNCONSTRAINED, *parts[dim:])
+        along = UNCONSTRAINED if axis.spmd_name is None else axis.spmd_name
+        spec = PartitionSpec(*parts[:dim], along, *parts[dim:])
         return bind1(ShardingConstraint(NamedSharding(self.sharding.mesh, spec)), x), dim
 
     @override

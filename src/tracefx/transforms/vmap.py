@@ -124,8 +124,8 @@ class Vmap(HandlerTransform[Preserving]):
             kept = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
             arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
-            dims = [_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-            axis = MappedAxis(_axis_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
+            dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
+            axis = MappedAxis(mapped_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
             token = CURRENT.set(handler)
@@ -147,7 +147,7 @@ class Vmap(HandlerTransform[Preserving]):
         return batched
 
 
-def _dim(where: str, option: str, entry: object, ndim: int) -> int | None:
+def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
     if entry is None:
         return None
     assert isinstance(entry, int)
@@ -156,7 +156,9 @@ def _dim(where: str, option: str, entry: object, ndim: int) -> int | None:
     return entry % ndim
 
 
-def _axis_size(where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree) -> int:
+def mapped_size(
+    where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree
+) -> int:
     sizes = [(i, v.aval.shape[d]) for i, (v, d) in enumerate(zip(values, dims, strict=True)) if d is not None]
     if not sizes:
         if given is None:
@@ -178,7 +180,7 @@ def _place(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: objec
             raise ValueError(f"{where}: out_axes is None for an output that differs along the batch; give it an axis")
         return as_array(x)
     rank = x.aval.ndim + (dim is None)
-    target = _dim(where, "out_axes", entry, rank)
+    target = mapped_dim(where, "out_axes", entry, rank)
     assert target is not None
     if dim is None:
         shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])

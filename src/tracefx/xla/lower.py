@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias, TypeVar, final
 
 import numpy as np
@@ -209,7 +210,19 @@ class Emitter:
     """
 
     __slots__ = (
-        *("_around", "_block", "_eqn", "_functions", "_line", "_lines", "_meshes", "_symbols", "_token"),
+        *(
+            "_apart",
+            "_around",
+            "_block",
+            "_channels",
+            "_eqn",
+            "_functions",
+            "_line",
+            "_lines",
+            "_meshes",
+            "_symbols",
+            "_token",
+        ),
         *("calls_kernels", "devices", "host_functions", "module", "platform", "targets"),
     )
 
@@ -219,6 +232,9 @@ class Emitter:
         self.devices = devices
         """The partitions, of a program on several devices."""
         self._meshes: dict[Mesh, str] = {}
+        self._apart: dict[Hashable, Mesh] = {}
+        """The axes along which the devices run the program of this block apart, with their meshes."""
+        self._channels = 0
         self.targets: set[str] = set()
         """What custom calls call, other than kernels of jaxlib's."""
         self.calls_kernels = False
@@ -237,6 +253,66 @@ class Emitter:
         """What operations of programs within equations are called by before their own scopes: the equations' names."""
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
+
+    def apart(
+        self,
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        ins: Sequence[NamedSharding],
+        given: Sequence[NamedSharding],
+        axes: Sequence[str],
+    ) -> list[Ir]:
+        def run(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
+            return self.inline(jaxpr, xs)
+
+        mesh = (*ins, *given)[0].mesh
+        attrs: dict[str, Attr] = {
+            "in_shardings": Text(self._each(ins, [x.aval for x in operands])),
+            "out_shardings": Text(self._each(given, outs)),
+            "manual_axes": Text(f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')),
+        }
+        attributes = {k: _attribute(v) for k, v in attrs.items()}
+        types = list(map(_type, outs))
+        values = _values(operands)
+        operation = runtime.create(
+            "sdy.manual_computation", types, values, attributes, None, 1, self._line, self._block
+        )
+        outer, self._apart = self._apart, {**self._apart, **dict.fromkeys(axes, mesh)}
+        self._fill(_block(operation.regions[0], jaxpr.in_avals), Region(jaxpr.in_avals, run), "sdy.return")
+        self._apart = outer
+        return list(map(Node, operation.results, outs))
+
+    def _each(self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray]) -> str:
+        parts = [self.sharding(s, a).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)]
+        return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
+
+    def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
+        if any(name not in self._apart for name in names):
+            return None
+        mesh = self._apart[names[0]]
+        places = np.array([self.devices.index(d) for d in mesh.flat]).reshape(mesh.axis_sizes)
+        along = [mesh.axis_names.index(str(name)) for name in names]
+        rest = [i for i in range(places.ndim) if i not in along]
+        rows = places.transpose([*rest, *along]).reshape(-1, prod([mesh.axis_sizes[i] for i in along]))
+        return tuple([tuple(map(int, row)) for row in rows])
+
+    def index_along(self, name: Hashable) -> Ir:
+        mesh = self._apart[name]
+        places = np.zeros(len(self.devices), np.int32)
+        axis = mesh.axis_names.index(str(name))
+        for device, at in zip(mesh.flat, np.ndindex(*mesh.axis_sizes), strict=True):
+            places[self.devices.index(device)] = at[axis]
+        word, whole = ShapedArray((), np.dtype(np.uint32)), ShapedArray((), np.dtype(np.int32))
+        (here,) = self.emit("stablehlo.partition_id", (), [word])
+        table = self.constant(places)
+        sizes = {"slice_sizes": Dims((1,))}
+        (found,) = self.emit("stablehlo.dynamic_slice", [table, here], [ShapedArray((1,), whole.dtype)], sizes)
+        return self.emit("stablehlo.reshape", [found], [whole])[0]
+
+    def channel(self) -> Text:
+        self._channels += 1
+        return Text(f"#stablehlo.channel_handle<handle = {self._channels}, type = 1>")
 
     def lowered(self) -> Lowered:
         return Lowered(self.module, bool(self.targets), self.calls_kernels, tuple(self.host_functions))
