@@ -1,1 +1,5 @@
 """Programs of JAX in tracefx, and programs of tracefx in JAX. The one part of tracefx that imports jax."""
+
+from __future__ import annotations
+
+from tracefx.interop.jax.importing import from_jax as from_jax
