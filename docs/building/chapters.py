@@ -221,3 +221,21 @@ CHAPTERS: Final[Sequence[Chapter]] = (
 
 What several modules have stands where it comes first; the others say that theirs is the same.
 """
+
+TYPES: Final[Sequence[str]] = (
+    "tracefx.core.dtypes.DType",
+    "tracefx.core.dtypes.DTypeLike",
+    "tracefx.core.avals.Shape",
+    "tracefx.core.array.Axes",
+    "tracefx.numpy.shapes.ShapeLike",
+    "tracefx.core.backend.Device",
+    "tracefx.core.literal.Scalar",
+    "tracefx.ops.collective.AxisName",
+    "tracefx.ops.accuracy.Accuracy",
+    "tracefx.control.saving.Policy",
+    "tracefx.transforms.pipelines.Function",
+    "tracefx.transforms.pipelines.No",
+    "tracefx.transforms.pipelines.Yes",
+    "tracefx.testing.subjects.Subject",
+)
+"""What signatures name often without being public names: a page tells what they are."""

@@ -34,13 +34,15 @@ def _with_reference(item: Any) -> Any:
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     for file, text in _MADE.pages.items():
-        files.append(File.generated(config, file, content=text))
+        if files.get_file_from_path(file) is None:
+            files.append(File.generated(config, file, content=text))
     for file, path in _GUESTS.items():
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
-    if file not in _MADE.pages:
+    if page.file.generated_by is None or file in _GUESTS:
         markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
+        markdown += f"\n{_MADE.pages.get(file, '')}"
     return _SESSION.sub(r"\g<fence>pycon", markdown)
