@@ -252,7 +252,6 @@ def _reduce_window(translation: Translation, eqn: Equation, args: Sequence[Value
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "call": _inline("call_jaxpr"),
-        "checkpoint": _checkpoint,
         "closed_call": _inline("call_jaxpr"),
         "composite": _composite,
         "cond": _cond,

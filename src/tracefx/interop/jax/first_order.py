@@ -179,7 +179,6 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "all_to_all": _along_one,
         "axis_index": _along_one,
         "copy": _as_it_is,
-        "copy_p": _as_it_is,
         "device_put": _as_it_is,
         "empty": _empty,
         "empty2": _empty,

@@ -9,8 +9,9 @@ from enum import Enum, unique
 from typing import Any, Final
 
 import jax
+from attrs import evolve
 
-from tracefx.core.source import Source
+from tracefx.core.source import Provenance, Source
 
 _JAX: Final = os.path.dirname(jax.__file__) + os.sep
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
@@ -35,16 +36,28 @@ def _kind(file: str) -> _Kind:
     return _Kind.LIBRARY if file.startswith(_INSTALLED) or "site-packages" in file else _Kind.USERS
 
 
-def place_of(source_info: Any) -> Source | None:
+def place_of(source_info: Any, around: Provenance | None) -> Provenance | None:
     """Where an equation was written, and the `named_scope`s there, which name the modules of Flax.
 
-    The innermost line that is neither JAX's nor an installed library's; a library's, if there is none.
+    The innermost line that is neither JAX's nor an installed library's; a library's, if there is none. JAX keeps no
+    lines from outside of the function that it traces, so those of library functions have none at all: they have that
+    of the equation `around` them, which calls the function.
     """
+    scope = tuple([part for part in str(source_info.name_stack).split("/") if part])
+    own = own_place(source_info, scope)
+    if own is not None or around is None:
+        return own
+    if isinstance(around, Source):
+        return Source(around.code, around.lasti, scope)
+    return evolve(around, scope=scope)
+
+
+def own_place(source_info: Any, scope: tuple[str, ...] = ()) -> Source | None:
+    """The place that an equation has by itself."""
     traceback = source_info.traceback
     if traceback is None:
         return None
     codes, lasti = traceback.raw_frames()
-    scope = tuple([part for part in str(source_info.name_stack).split("/") if part])
     library = None
     for code, i in zip(codes, lasti, strict=True):
         kind = _kind(code.co_filename)

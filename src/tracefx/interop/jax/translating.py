@@ -22,10 +22,10 @@ from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.source import ORIGIN, at
+from tracefx.core.source import ORIGIN, Source, at
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.interop.jax.parameters import operation_from_jax
-from tracefx.interop.jax.places import place_of
+from tracefx.interop.jax.places import own_place, place_of
 from tracefx.interop.jax.values import JaxType, as_tracefx, type_from_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import broadcast_to, retyped
@@ -73,8 +73,9 @@ class Translation:
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
     """The named axes in scope and their sizes."""
-    programs: dict[tuple[int, tuple[ShapedArray, ...]], tuple[JaxProgram, Program]] = field(factory=dict, init=False)
-    """By the identity of JAX's program, which is kept so that nothing else takes its place, and types of inputs."""
+    programs: dict[Hashable, tuple[JaxProgram, Program]] = field(factory=dict, init=False)
+    """By the identity of JAX's program, which is kept so that nothing else takes its place, the types of its inputs,
+    and, if it has equations without a line of their own, the place of the equation that calls it."""
     consts: dict[int, tuple[object, Value]] = field(factory=dict, init=False)
     """The same for arrays: one that several programs hold is one here."""
 
@@ -99,10 +100,17 @@ class Translation:
     def program(self, theirs: JaxProgram, avals: Sequence[ShapedArray] | None = None) -> Program:
         """A program of JAX as one of ours, for inputs of these types, which differ from JAX's in weakness at most."""
         given = tuple(types_in(theirs) if avals is None else avals)
-        known = self.programs.get((id(theirs), given))
+        key = id(theirs), given, self._around(theirs)
+        known = self.programs.get(key)
         if known is None:
-            known = self.programs[id(theirs), given] = theirs, self.staged(lambda *xs: self.run(theirs, xs), given)
+            known = self.programs[key] = theirs, self.staged(lambda *xs: self.run(theirs, xs), given)
         return known[1]
+
+    def _around(self, theirs: JaxProgram) -> Hashable:
+        around = ORIGIN.get()
+        if around is None or all(own_place(eqn.source_info) is not None for eqn in opened(theirs)[0].eqns):
+            return None
+        return (around.code, around.lasti) if isinstance(around, Source) else around
 
     def staged(self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray]) -> Program:
         """What a function of values does, as a program."""
@@ -118,10 +126,11 @@ class Translation:
         def read(atom: Any) -> Value:
             return self.literal(atom) if isinstance(atom, jax_core.Literal) else env[atom]
 
-        token = ORIGIN.set(ORIGIN.get())
+        around = ORIGIN.get()
+        token = ORIGIN.set(around)
         try:
             for eqn in jaxpr.eqns:
-                ORIGIN.set(place_of(eqn.source_info))
+                ORIGIN.set(place_of(eqn.source_info, around))
                 outs = self.bind(eqn, [read(x) for x in eqn.invars])
                 env.update(zip(eqn.outvars, outs, strict=True))
         finally:
