@@ -236,6 +236,5 @@ TYPES: Final[Sequence[str]] = (
     "tracefx.transforms.pipelines.Function",
     "tracefx.transforms.pipelines.No",
     "tracefx.transforms.pipelines.Yes",
-    "tracefx.testing.subjects.Subject",
 )
 """What signatures name often without being public names: a page tells what they are."""

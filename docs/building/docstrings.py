@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Final, final
 
@@ -34,11 +35,28 @@ def first_sentence(text: str) -> str:
 
 @final
 class Sessions(griffe.Extension):
-    """Rewrites docstrings as they are read; methods that say nothing, such as overriding ones, are left out."""
+    """Rewrites docstrings as they are read, and leaves out members of which nothing is said and nothing need be."""
 
     @override
     def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
-        elif isinstance(obj, griffe.Function) and isinstance(obj.parent, griffe.Class):
+        elif isinstance(obj.parent, griffe.Class) and _is_known(obj, obj.parent):
             obj.public = False
+
+    @override
+    def on_function_instance(self, *, node: object, func: griffe.Function, **kwargs: object) -> None:
+        """Methods of arrays that are functions of the namespace say so: `return METHODS.value.sum(self, axis)`."""
+        match node:
+            case ast.FunctionDef(body=[ast.Return(ast.Call(ast.Attribute(ast.Attribute(ast.Name("METHODS")), name)))]):
+                if func.docstring is None and not func.name.startswith("_"):
+                    func.docstring = griffe.Docstring(f"As [`numpy.{name}`][tracefx.numpy.{name}].", parent=func)
+            case _:
+                pass
+
+
+def _is_known(member: griffe.Object, of: griffe.Class) -> bool:
+    """Whether a member without words is known from elsewhere: from a base, Python, or the arguments of the class."""
+    if isinstance(member, griffe.Function):
+        return member.name.startswith("__") or any(str(each.value) == "override" for each in member.decorators)
+    return any(str(each.value) in ("frozen", "frozen(eq=False)") for each in of.decorators)

@@ -118,9 +118,9 @@ def reference() -> Reference:
         if chapter.has_pages:
             made[_index(chapter)] = _contents(chapter, pages, places)
             below = [{page.title: _file(chapter, page)} for page in pages]
-            navigation.append({chapter.module: [_index(chapter), *below]})
+            navigation.append({chapter.folder: [_index(chapter), *below]})
         else:
-            navigation.append({chapter.module: _index(chapter)})
+            navigation.append({chapter.folder: _index(chapter)})
     made[TYPES_FILE] = _types()
     return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything)
 
@@ -174,9 +174,13 @@ def _overview(chapters: Sequence[Chapter]) -> str:
     """What follows the text of the first page."""
     rows = []
     for chapter in chapters:
-        about = first_sentence(read(home(chapter.module)).docstring).removeprefix(f"`{chapter.module}`: ")
+        about = (
+            first_sentence(read(home(chapter.module)).docstring)
+            .removeprefix(f"`{chapter.module}`: ")
+            .removeprefix("tracefx: ")
+        )
         file = posixpath.relpath(_index(chapter), FOLDER)
-        rows.append(f"| [`{chapter.module}`]({file}) | {_cell(about)} |")
+        rows.append(f"| [`{chapter.module}`]({file}) | {_cell(about[:1].upper() + about[1:])} |")
     return "\n".join(["| module | |", "| --- | --- |", *rows, ""])
 
 
@@ -238,6 +242,6 @@ def _cell(text: str) -> str:
 
 
 def missing(names: Iterable[str], made: Reference) -> list[str]:
-    """Of these public names, those that are on no page."""
-    there = {entry.path for entry in made.entries}
+    """Of these public names, those that are on no page, and have none."""
+    there = {entry.path for entry in made.entries} | {chapter.module for chapter in CHAPTERS}
     return [name for name in names if name not in there]
