@@ -34,7 +34,7 @@ from tracefx.core.primitive import (
     Transposable,
 )
 from tracefx.interop.jax.exporting_callbacks import called_on_the_host
-from tracefx.interop.jax.exporting_programs import Export, constant, settings_of_jax
+from tracefx.interop.jax.exporting_programs import Export, constant, draws_otherwise, settings_of_jax
 from tracefx.interop.jax.values import JaxType, type_from_jax, type_to_jax
 from tracefx.interpreters.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
 from tracefx.transforms.jax_exports import jax_exported
@@ -46,6 +46,8 @@ OPERATION.multiple_results = True
 
 def handed_over(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """The operation as it is; one that is defined by others, and has no rules of its own, as these others."""
+    if export.knows(prim):
+        return bound(export, prim, args)
     if isinstance(prim, Expandable) and not isinstance(prim, Differentiable | Transposable | Batchable):
         return export.do(prim.expand, _types_of(args), args)
     if not isinstance(prim, Expandable | Lowerable):
@@ -54,6 +56,11 @@ def handed_over(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> S
             f"{type(prim).__name__}, define lower(self, builder, *operands) or expand(self, *args), or give "
             f"to_jax(f, rules={{{prim.name!r}: rule}}), where rule(operation, *arrays) computes the results with JAX"
         )
+    return bound(export, prim, args)
+
+
+def bound(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The operation, whose rules are its own."""
     return cast("Sequence[jax.Array]", OPERATION.bind(*args, prim=prim, export=export))
 
 
@@ -78,9 +85,11 @@ def _compiled(prim: Primitive, export: Export) -> Callable[..., Sequence[jax.Arr
 
 
 def _lowered(*args: jax.Array, prim: Primitive, export: Export) -> Sequence[jax.Array]:
-    """What is compiled: what the operation is made of, or what it emits itself, for the platform of the program."""
+    """What is compiled: what JAX has, what the operation is made of, or what it emits itself."""
     if isinstance(prim, PureCallback):
         return called_on_the_host(prim, args)
+    if export.knows(prim) and not draws_otherwise(prim, args):
+        return export.bind(prim, args)
     avals = _types_of(args)
     if isinstance(prim, Expandable):
         return export.do(prim.expand, avals, args)

@@ -18,10 +18,11 @@ from jax import lax
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sinking import DceSink
 from tracefx.control.sowing import Plantable, Sow
+from tracefx.control.special.bessel import BesselI1e
 from tracefx.control.special.incomplete_gamma import RandomGammaGrad
 from tracefx.core import dtypes
 from tracefx.core.primitive import Primitive
-from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.exporting_programs import PRIMITIVES, Export, Rule
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import key_implementation
 from tracefx.ops.along_axis import Unstack
@@ -34,6 +35,8 @@ from tracefx.ops.ragged import RaggedDotGeneral
 from tracefx.ops.scaled import ScaledDot
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.shape import Split, Stack, Tile
+from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma
+from tracefx.ops.transcendental import Acos, Acosh, Asin, Asinh, Atan, Atanh, Cosh, Sinh
 
 _Arrays = Sequence[jax.Array]
 
@@ -64,6 +67,16 @@ def _by_name(f: Callable[..., Any], *left_out: str) -> Rule:
         return [f(*args, **params)]
 
     return rule
+
+
+def _without_accuracy(export: Export, prim: Primitive, args: _Arrays) -> _Arrays:
+    params = parameters_to_jax(prim)
+    accuracy = params.pop("accuracy")
+    if accuracy is not None:
+        raise NotImplementedError(
+            f"to_jax: {prim.name} takes no accuracy in JAX, but {accuracy!r} is asked for: leave it out"
+        )
+    return [PRIMITIVES[prim.name].bind(*args, **params)]
 
 
 def _scatter(f: Callable[..., Any]) -> Rule:
@@ -113,8 +126,14 @@ def _sunk(export: Export, prim: DceSink, args: _Arrays) -> _Arrays:
     return ()
 
 
+_WITHOUT_ACCURACY: Final = (
+    *(Acos, Acosh, Asin, Asinh, Atan, Atanh, Cosh, Sinh),
+    *(BesselI1e, Digamma, Erf, Erfc, ErfInv, Lgamma),
+)
+
 RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
+        **dict.fromkeys(_WITHOUT_ACCURACY, _without_accuracy),
         DceSink: _sunk,
         MulHi: _function(lax.mulhi),
         OptimizationBarrier: lambda export, prim, args: list(lax.optimization_barrier(tuple(args))),

@@ -20,6 +20,8 @@ from jax.extend import core as jax_core
 from jax.extend.core import primitives
 from typing_extensions import override
 
+from tracefx.control.composite import Composite
+from tracefx.control.generic_reduction import ReduceWindow
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -32,8 +34,12 @@ from tracefx.core.settings import X64
 from tracefx.core.source import Provenance
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import parameters_to_jax
-from tracefx.interop.jax.values import as_jax, type_to_jax
+from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
+from tracefx.ops.bit_generator import RngBitGenerator
+from tracefx.ops.keys import RandomBits, RandomFoldIn, RandomSplit
+from tracefx.ops.linalg.cholesky import CholeskyUpdate, SymmetricProduct
+from tracefx.ops.scattering import ScatterMul
 
 UserRule: TypeAlias = Callable[..., Any]
 """What an operation does, by its user: a function of JAX's arrays, and of fields by name, to an array or several."""
@@ -101,14 +107,14 @@ def settings_of_jax() -> Iterator[None]:
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Export:
     """How operations are done in JAX."""
 
     rules: Mapping[type[Primitive], Rule]
     """For the operations that are no primitives of the same name and parameters."""
-    otherwise: Rule
-    """For those that JAX has nothing like."""
+    handed_over: Rule
+    """For those that JAX has nothing like, or no derivatives of."""
     own: Mapping[str, UserRule] = field(factory=dict)
     """The user's rules, by the names of operations, which go before all others."""
 
@@ -140,12 +146,20 @@ class Export:
         """Do one operation in JAX."""
         if (own := self.own.get(prim.name)) is not None:
             return _by_user(own, prim, args)
+        if not self.knows(prim) or lacks_derivatives(prim) or draws_otherwise(prim, args):
+            return self.handed_over(self, prim, args)
+        return self.bind(prim, args)
+
+    def knows(self, prim: Primitive) -> bool:
+        """Whether JAX has something like the operation."""
         kind = type(prim)
-        if (rule := self.rules.get(kind)) is not None:
+        return kind in self.rules or (prim.name in PRIMITIVES and VOCABULARY.get(prim.name) is kind)
+
+    def bind(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        """Do an operation by what JAX has like it."""
+        if (rule := self.rules.get(type(prim))) is not None:
             return rule(self, prim, args)
-        primitive = PRIMITIVES.get(prim.name)
-        if primitive is None or VOCABULARY.get(prim.name) is not kind:
-            return self.otherwise(self, prim, args)
+        primitive = PRIMITIVES[prim.name]
         outs = primitive.bind(*args, **parameters_to_jax(prim))
         return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
 
@@ -180,8 +194,28 @@ class Export:
             jaxpr, consts = stage(f, avals, current(), title="to_jax")
         return self.run(jaxpr.closed(), [*map(constant, consts), *args])
 
+    @override
+    def __repr__(self) -> str:
+        return f"to_jax(rules={list(self.own)})" if self.own else "to_jax"
+
 
 Rule: TypeAlias = Callable[[Export, Any, Sequence[jax.Array]], Sequence[jax.Array]]
+
+
+def lacks_derivatives(prim: Primitive) -> bool:
+    """Whether JAX has the operation, but of its derivatives less than there is here."""
+    if isinstance(prim, ScatterMul):
+        return not prim.unique_indices
+    return isinstance(prim, CholeskyUpdate | Composite | ReduceWindow | SymmetricProduct)
+
+
+def draws_otherwise(prim: Primitive, args: Sequence[jax.Array]) -> bool:
+    """Whether JAX has the operation, but draws other numbers if there are several keys: each is for itself here."""
+    if isinstance(prim, RngBitGenerator):
+        return args[0].ndim > 1
+    if isinstance(prim, RandomBits):
+        return dtype_from_jax(args[0].dtype) != dtypes.key_fry
+    return isinstance(prim, RandomSplit | RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
 
 
 def _by_user(rule: UserRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:

@@ -15,6 +15,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
@@ -70,7 +71,7 @@ def _reduction(reduce: _Reduce) -> Rule:
             return values
         sizes = tuple(map(translation.size, names))
         params = {**eqn.params, "axes": names}
-        prim = operation_from_jax(eqn.primitive.name.removesuffix("_invariant"), params, axis_sizes=sizes)
+        prim = operation_from_jax(eqn.primitive.name, params, axis_sizes=sizes)
         return [bind1(prim, x) for x in values]
 
     return rule
@@ -81,10 +82,6 @@ def _along_one(translation: Translation, eqn: Equation, args: Sequence[Value]) -
     name = eqn.params["axis_name"]
     sizes = map(translation.size, name) if isinstance(name, tuple) else [translation.size(name)]
     return bind(operation_from_jax(eqn.primitive.name, eqn.params, axis_size=math.prod(sizes)), *args)
-
-
-def _all_gather(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    return [bind1(operation_from_jax("all_gather", eqn.params), x) for x in args]
 
 
 # ------------------------------------------------------------------ scatters
@@ -171,11 +168,15 @@ def _platform(translation: Translation, eqn: Equation, args: Sequence[Value]) ->
     return bind(PlatformIndex(tuple([name for (name,) in groups]), last is None))
 
 
+def _ours(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """An operation of tracefx that `to_jax` handed to JAX as it is."""
+    prim: Primitive = eqn.params["prim"]
+    return bind(prim, *args)
+
+
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "add_any": _sum,
-        "all_gather": _all_gather,
-        "all_gather_invariant": _all_gather,
         "all_to_all": _along_one,
         "axis_index": _along_one,
         "copy": _as_it_is,
@@ -187,20 +188,17 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "layout_constraint": _as_it_is,
         "le_to": _total(le),
         "lt_to": _total(lt),
-        "pbroadcast": _as_it_is,
         "platform_index": _platform,
         "pmax": _reduction(reduce_max),
         "pmin": _reduction(reduce_min),
         "ppermute": _along_one,
         "psum": _reduction(reduce_sum),
-        "psum_invariant": _reduction(reduce_sum),
-        "pvary": _as_it_is,
         "random_gamma": _random_gamma,
         "reshape": _reshape,
         "reshard": _as_it_is,
         "scatter": _scatter,
         "sharding_constraint": _as_it_is,
-        "with_memory_space_constraint": _as_it_is,
+        "tracefx_operation": _ours,
     }
 )
 """By the names of JAX's primitives."""
