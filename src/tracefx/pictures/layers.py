@@ -23,7 +23,8 @@ _PLACINGS: Final = 10
 def bands_of(count: int, edges: Edges, is_input: Sequence[bool]) -> list[int]:
     """The band of each of `count` nodes, which are in an order of the program: every edge goes to a later band.
 
-    Inputs, and what is made of values that nothing else reads, stand right above what reads them.
+    Inputs, what depends on none, and what is made of inputs that nothing else reads, stand right above what reads
+    them.
 
     >>> bands_of(4, [(0, 1), (1, 3), (2, 3)], [True, False, True, False])
     [0, 1, 1, 2]
@@ -34,10 +35,11 @@ def bands_of(count: int, edges: Edges, is_input: Sequence[bool]) -> list[int]:
         before[b].append(a)
         after[a].append(b)
     bands = [0] * count
-    free = [False] * count
+    free, constant = [False] * count, [False] * count
     for n in range(count):
         bands[n] = max([bands[m] + 1 for m in before[n]], default=0)
-        free[n] = is_input[n] or (bool(after[n]) and all(free[m] and len(set(after[m])) == 1 for m in before[n]))
+        constant[n] = not is_input[n] and all(constant[m] for m in before[n])
+        free[n] = is_input[n] or constant[n] or all(free[m] and len(set(after[m])) == 1 for m in before[n])
     for n in reversed(range(count)):
         if free[n] and after[n]:
             bands[n] = min([bands[m] for m in after[n]]) - 1

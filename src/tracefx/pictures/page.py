@@ -85,7 +85,7 @@ def page_of(title: str, stages: Sequence[Stage]) -> Page:
     if any(file.excerpts for file in sources.files):
         tabs.insert(0, _tab("s", "source", ""))
         source = (
-            '<section class="pane source" data-pane="s" aria-label="source"><div class="rows" role="list">'
+            '<section class="pane source" data-pane="s" aria-label="source"><div class="rows">'
             f"{source_rows(sources.files)}</div></section>"
         )
     legend = "".join([f'<li class="k-{kind}"><u>■</u> {text(words)}</li>' for kind, words in LEGEND.items()])
@@ -133,7 +133,7 @@ def _pane(i: int, stage: Stage, sources: Sources) -> str:
     heading = f"<h2>{text(stage.title)}</h2><p>{text(stage.about)}</p>"
     if stage.program is None:
         columns = ""
-        body = f'<div class="rows code" role="list">{text_rows(str(i), stage.text, sources)}</div>'
+        body = f'<div class="rows code">{text_rows(str(i), stage.text, sources)}</div>'
         heading += _totals([("operations", str(_count(stage)), "")])
     else:
         program = stage.program
@@ -148,7 +148,7 @@ def _pane(i: int, stage: Stage, sources: Sources) -> str:
         )
         rows = ProgramRows(str(i), program, sources).html()
         body = (
-            f'<div class="rows code" role="list">{columns}{rows}</div>'
+            f'<div class="rows code">{columns}{rows}</div>'
             '<div class="graph" hidden><svg role="img" aria-label="the program as a graph"></svg><div class="zoom">'
             '<button data-zoom="in" aria-label="nearer">+</button>'
             '<button data-zoom="out" aria-label="farther">−</button>'
