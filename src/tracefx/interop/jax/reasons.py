@@ -13,7 +13,7 @@ _SPARSE: Final = (
 )
 _KERNEL: Final = "it is a kernel of a library for one kind of device"
 _TOKEN: Final = "it orders effects by a token, which programs here need none of"
-_PLACED: Final = "it is a program for each of several devices"
+_PLACED: Final = "it is, or belongs to, a program for each of several devices"
 _LINEAR: Final = "JAX binds it within its own transformations alone"
 _INNER: Final = "it is a value of JAX that is no array"
 
@@ -37,7 +37,9 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
             ),
             _DEVICES,
         ),
-        **dict.fromkeys(("shard_map", "inspect_sharding"), _PLACED),
+        **dict.fromkeys(
+            ("all_gather_invariant", "inspect_sharding", "pbroadcast", "psum_invariant", "pvary", "shard_map"), _PLACED
+        ),
         **dict.fromkeys(
             (
                 *("bcoo_dot_general", "bcoo_dot_general_sampled", "bcoo_extract", "bcoo_fromdense"),
