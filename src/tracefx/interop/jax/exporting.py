@@ -20,7 +20,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_first_order
 from tracefx.interop.jax.exporting_bridge import handed_over
-from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, is_wide, settings_of_jax
+from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, room_for, settings_of_jax
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, name_of, require_callable
 from tracefx.transforms.statics import StaticArguments
@@ -102,10 +102,8 @@ def _run(export: Export, traced: Trace, given: Sequence[jax.Array]) -> list[jax.
     program = traced.jaxpr
     key = (export, "entry", traced.name)
     entry = program.memo.get(key, lambda: jax.jit(export.function(program, traced.name), inline=True))
-    if is_wide(program):
-        with jax.enable_x64(True):
-            return cast("list[jax.Array]", entry(*_constants(traced), *given))
-    return cast("list[jax.Array]", entry(*_constants(traced), *given))
+    with room_for(program):
+        return cast("list[jax.Array]", entry(*_constants(traced), *given))
 
 
 def _constants(traced: Trace) -> Sequence[jax.Array]:

@@ -9,6 +9,7 @@ Most are functions of JAX whose primitive its users can't get at.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from tracefx.ops.exchange import ReduceScatter
 from tracefx.ops.high_product import MulHi
 from tracefx.ops.indexing import ScatterAdd
 from tracefx.ops.keys import RandomClone, RandomUnwrap, RandomWrap
+from tracefx.ops.linalg.cholesky import Cholesky
 from tracefx.ops.ragged import RaggedDotGeneral
 from tracefx.ops.scaled import ScaledDot
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
@@ -134,6 +136,7 @@ _WITHOUT_ACCURACY: Final = (
 RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         **dict.fromkeys(_WITHOUT_ACCURACY, _without_accuracy),
+        Cholesky: _by_name(partial(lax.linalg.cholesky, symmetrize_input=False)),  # the primitive leaves garbage above
         DceSink: _sunk,
         MulHi: _function(lax.mulhi),
         OptimizationBarrier: lambda export, prim, args: list(lax.optimization_barrier(tuple(args))),

@@ -10,7 +10,7 @@ export, the operation and its operands; operations that JAX has nothing like are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, cast, final
 
@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from tracefx.control.composite import Composite
 from tracefx.control.generic_reduction import ReduceWindow
+from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGrad
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -120,6 +121,10 @@ class Export:
 
     def run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
         """Do in JAX what a program does."""
+        with room_for(jaxpr):
+            return self._run(jaxpr, args)
+
+    def _run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
         assert not jaxpr.constvars
         env: list[jax.Array | None] = [None] * jaxpr.var_count
         for v, x in zip(jaxpr.invars, args, strict=True):
@@ -206,7 +211,9 @@ def lacks_derivatives(prim: Primitive) -> bool:
     """Whether JAX has the operation, but of its derivatives less than there is here."""
     if isinstance(prim, ScatterMul):
         return not prim.unique_indices
-    return isinstance(prim, CholeskyUpdate | Composite | ReduceWindow | SymmetricProduct)
+    return isinstance(
+        prim, CholeskyUpdate | Composite | IgammaGradA | RandomGammaGrad | ReduceWindow | SymmetricProduct
+    )
 
 
 def draws_otherwise(prim: Primitive, args: Sequence[jax.Array]) -> bool:
@@ -249,6 +256,11 @@ def constant(x: Value) -> jax.Array:
             "it. Make it an argument, of a function of JAX that tracefx.interop.jax.from_jax is given"
         )
     return as_jax(x)
+
+
+def room_for(jaxpr: Jaxpr) -> AbstractContextManager[None]:
+    """JAX's settings for a program: it has numbers of 64 bits only where it is set to."""
+    return jax.enable_x64(True) if is_wide(jaxpr) else nullcontext()
 
 
 def is_wide(jaxpr: Jaxpr) -> bool:
