@@ -12,8 +12,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.core import dtypes
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.bounds import keep
 from tracefx.core.equality import strict
 from tracefx.core.handler import as_array, current
@@ -23,7 +24,7 @@ from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import callables, controlled, first_order
 from tracefx.interop.jax.reasons import REASONS
-from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule, types_in
+from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.transforms.arguments import name_of, require_callable
 
@@ -128,15 +129,20 @@ class FromJax(Generic[P, R]):
         flat.__name__ = self._name
         translation = Translation(RULES, REASONS, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
+        if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
+            self._require_wide(avals)
         traced = translation.traced(flat, list(map(type_to_jax, avals)))
-        for aval, theirs in zip(avals, types_in(traced), strict=True):
-            if aval.dtype != theirs.dtype:
-                raise TypeError(
-                    f"from_jax: JAX takes {self._name}'s argument of type {aval} for {theirs}, since it is set to "
-                    "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep "
-                    'dtypes that are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
-                )
         return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
+
+    def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
+        """JAX takes arrays of 64 bits as they are if it is told to."""
+        mode: Any = getattr(jax.config, "jax_explicit_x64_dtypes", None)
+        if getattr(mode, "name", "") != "ALLOW":
+            raise TypeError(
+                f"from_jax: {self._name} was called with arrays of types {show_avals(avals)}, but JAX is set to "
+                "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep dtypes that "
+                'are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
+            )
 
     def _not_hashable(self, leaves: Sequence[Any], values: Sequence[Value | None], in_tree: Any) -> TypeError:
         paths, _ = jax.tree_util.tree_flatten_with_path(jax.tree_util.tree_unflatten(in_tree, range(len(leaves))))

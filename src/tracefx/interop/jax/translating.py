@@ -89,7 +89,7 @@ class Translation:
     def traced(self, f: Callable[..., Sequence[object]], avals: Sequence[JaxType]) -> jax_core.ClosedJaxpr:
         """JAX's program of a function of arrays."""
         with self.settings():
-            return jax.make_jaxpr(f, axis_env=self.axes)(*map(struct, avals))
+            return jax.make_jaxpr(f, axis_env=self.axes)(*avals)
 
     def size(self, name: Hashable) -> int:
         """How large a named axis is."""
@@ -191,12 +191,6 @@ def _constant(x: object) -> Value:
     if not host.ndim and host.dtype.names is None:
         return as_value(host[()]) if host.dtype.itemsize < 8 else from_numpy(host, host.dtype)
     return from_numpy(host, host.dtype)
-
-
-def struct(aval: JaxType) -> jax.ShapeDtypeStruct:
-    """What stands for an array of a type where JAX traces."""
-    # JAX leaves the class without types.
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)  # type: ignore[no-untyped-call]
 
 
 def opened(theirs: JaxProgram) -> tuple[jax_core.Jaxpr, Sequence[object]]:
