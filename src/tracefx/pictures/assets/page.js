@@ -158,8 +158,8 @@
       if (first && first.closest("[hidden]") === null) { unfold(first); scrollWithin(first); }
     }
     for (const [pane, graph] of graphs) {
-      const node = row && pane.contains(row) ? row.id.slice(1) : (bySource.get(s) || []).find((e) => pane.contains(e) && e.matches(".node"))?.dataset.n;
-      if (node) graph.center(node);
+      const line = row && pane.contains(row) ? row : (bySource.get(s) || []).find((e) => pane.contains(e) && e.matches(".r[id]"));
+      if (line) graph.center(line.id.slice(1));
     }
   };
   const scrollWithin = (element) => { // without moving the pane itself into view
@@ -475,7 +475,8 @@
     "-": () => graphs.get(frontPane)?.does.out(), 0: () => graphs.get(frontPane)?.does.fit(),
   };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || $(".help").open || event.target.matches?.("input, button, .told a")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || $(".help").open || event.target.matches?.("input")) return;
+    if (event.key === "Enter" && event.target.matches?.("button, a, .ins > summary")) return;
     const action = keys[event.key];
     if (action) { event.preventDefault(); action(); }
   });
