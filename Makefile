@@ -90,7 +90,7 @@ $(VENV)/.browser: $(VENV)/.made
 	&& [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing Chromium, which pages are tested in"; \
 		export DEBIAN_FRONTEND=noninteractive; \
-		{ apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium; } >/dev/null 2>&1 \
+		{ apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
 		|| echo "Chromium could not be installed"; \
 	fi
 	@touch $@
