@@ -140,8 +140,8 @@ class FromJax(Generic[P, R]):
         if getattr(mode, "name", "") != "ALLOW":
             raise TypeError(
                 f"from_jax: {self._name} was called with arrays of types {show_avals(avals)}, but JAX is set to "
-                "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep dtypes that "
-                'are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
+                "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep "
+                'dtypes that are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
             )
 
     def _not_hashable(self, leaves: Sequence[Any], values: Sequence[Value | None], in_tree: Any) -> TypeError:
