@@ -83,6 +83,7 @@ def test_sessions_become_code() -> None:
         "It adds.\n\n```pycon\n>>> add(1, 2)\n3\n```\n\nMore.\n\n    ```pycon\n    >>> add(\n    ...     1, 1)\n    2\n"
         "    ```\n"
     )
+    assert fenced(">>> f()  # doctest: +ELLIPSIS\nx\n<BLANKLINE>\ny") == "```pycon\n>>> f()\nx\n\ny\n```\n"
     assert fenced("```python\n>>> 1\n```") == "```python\n>>> 1\n```"
 
 

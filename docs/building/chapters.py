@@ -61,7 +61,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Programs",
                 "transforms.staging transforms.shapes core.jaxpr core.check core.source programs transforms.exporting",
-                "typeof",
+                "typeof show",
             ),
             Page("Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.residuals"),
             Page("Arrays", "core.array"),

@@ -9,10 +9,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.building.docstrings import shown
 from docs.building.places import PROJECT, guests, with_links
 from docs.building.reference import FOLDER, reference
 
-_SESSION: Final = re.compile(r"^(?P<fence>[ ]*```)python(?=[ ]*\n[ ]*>>> )", re.MULTILINE)
+_SESSION: Final = re.compile(
+    r"^(?P<fence>[ ]*```)python(?P<body>[ ]*\n[ ]*>>> .*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL
+)
 _MADE: Final = reference()
 _GUESTS: Final = {there: path for path, there in guests().items()}
 
@@ -45,4 +48,4 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     if page.file.generated_by is None or file in _GUESTS:
         markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
         markdown += f"\n{_MADE.pages.get(file, '')}"
-    return _SESSION.sub(r"\g<fence>pycon", markdown)
+    return _SESSION.sub(lambda match: f"{match['fence']}pycon{shown(match['body'])}", markdown)
