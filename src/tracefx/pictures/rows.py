@@ -14,11 +14,22 @@ from tracefx.pictures.texts import TextLine
 
 _FEW: Final = 12
 """Inputs that are listed at once; more are folded."""
+_RESULTS: Final = 4
+_OPERANDS: Final = 8
+"""Results and operands that are shown of an equation that has more, until it is pinned."""
 
 
 def text(s: str) -> str:
     """Text for between tags."""
     return escape(s, quote=False)
+
+
+def _first(words: Sequence[str], count: int) -> str:
+    """The words, those after the first few out of sight if there are many."""
+    if len(words) <= count + 1:
+        return " ".join(words)
+    seen, more = " ".join(words[:count]), " ".join(words[count:])
+    return f'{seen} <span class="dots">… {len(words) - count} more</span><span class="xs">{more}</span>'
 
 
 def percent(part: float, whole: float) -> str:
@@ -59,8 +70,8 @@ class ProgramRows:
                 for v in variables:
                     note = f" <em>{text(v.note)}</em>" if v.note else ""
                     yield (
-                        f'<div class="r"><span class="n"></span><code>{self._binder(v)}{note}</code><span class="c">'
-                        f'</span><span class="m">{si(v.aval.nbytes, "B")}</span><span class="l"></span></div>'
+                        f'<div class="r"><span class="n"></span><code>{self._binder(v)}{note}</code>'
+                        f'<span class="l">{si(v.aval.nbytes, "B")}</span></div>'
                     )
                 yield "</details>"
         yield from self._lines(body)
@@ -97,8 +108,8 @@ class ProgramRows:
         peak = " peak" if line.number == self._highest else ""
         fold = '<a class="t" role="button" tabindex="-1" aria-label="fold or unfold"></a>' if line.bodies else ""
         params = f'<q title="{escape(line.params)}">{text(line.params)}</q>' if line.params else ""
-        outs = " ".join([self._binder(v) for v in line.results]) or "()"
-        operands = " ".join([self._operand(x) for x in line.operands])
+        outs = _first([self._binder(v) for v in line.results], _RESULTS) or "()"
+        operands = _first([self._operand(x) for x in line.operands], _OPERANDS)
         work, moved = line.work.operations, line.work.bytes_accessed
         held = line.during if peak else line.after
         cells = [

@@ -342,6 +342,8 @@
       const wide = (width - 32) / size.width, k = first ? Math.max(0.5, Math.min(1, wide)) : Math.max(0.02, Math.min(1.1, wide, (height - 56) / size.height));
       view = { k, x: (width - size.width * k) / 2, y: Math.max(16, (height - 40 - size.height * k) / 2) };
       if (size.height * k > height) view.y = 16;
+      const begin = first && size.width * k > width && places.get(Math.min(...places.keys()));
+      if (begin) view.x = width / 2 - begin.x * k;
       move();
     };
     const center = (id) => {
