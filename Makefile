@@ -50,7 +50,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy --config-file tests/page_modules.ini build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
-unit: $(VENV)/.test
+unit: $(VENV)/.test $(VENV)/.browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 format: $(VENV)/.test
@@ -81,6 +81,18 @@ $(VENV)/.bench: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what its site needs"
 	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+# Pages are tested in a browser. Where there is none, and Debian's packages can be installed, it is; else these tests
+# are skipped, and say so.
+$(VENV)/.browser: $(VENV)/.made
+	@if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null \
+	&& [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing Chromium, which pages are tested in"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
+		|| echo "Chromium could not be installed"; \
+	fi
 	@touch $@
 
 $(VENV)/.made:

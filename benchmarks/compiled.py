@@ -213,6 +213,11 @@ EVERYDAY: Final = (
         (TABLE, TABLE[::-1]),
     ),
     Case("quotient, gradient", summed_sines(lambda m: lambda x, y: x / y, (0, 1)), (TABLE, 2 + f32(100) ** 2)),
+    Case(
+        "diagonal, gradient",
+        summed_sines(lambda m: lambda x: x * x + m.numpy.exp(m.numpy.diagonal(x))),
+        (f32(100, 100),),
+    ),
     Case("powers, gradient", summed_sines(lambda m: lambda x: x**3 + m.numpy.sqrt(x * x + 1)), (TABLE,)),
     Case("matrix product, gradient", summed_sines(lambda m: m.numpy.matmul, (0, 1)), (f32(4, 16, 20), f32(20, 8))),
     Case(

@@ -45,7 +45,9 @@ ORDER = (
     "interop",
     "pictures",
     "testing",
+    "command",
     ROOT_MODULE,
+    "__main__",
 )
 
 # What a layer may import when that is less than everything above it.
@@ -70,6 +72,8 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
     ("tracefx.nn", "tracefx.nn.initializers"): "they bring random numbers along, which those who only compute need not",
+    ("tracefx", "tracefx.pictures.notebook_html"): "pages are for notebooks, and most programs run in none",
+    ("tracefx.command", "<computed>"): "the module whose function is shown is named by the user",
     ("tracefx", "<computed>"): "what most programs do without is loaded when it is first asked for",
     ("tracefx.numpy", "<computed>"): "as above",
     ("tracefx.lax", "<computed>"): "as above",

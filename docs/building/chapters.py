@@ -61,7 +61,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Programs",
                 "transforms.staging transforms.shapes core.jaxpr core.check core.source programs transforms.exporting",
-                "typeof",
+                "typeof show",
             ),
             Page("Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.residuals"),
             Page("Arrays", "core.array"),
@@ -221,3 +221,20 @@ CHAPTERS: Final[Sequence[Chapter]] = (
 
 What several modules have stands where it comes first; the others say that theirs is the same.
 """
+
+TYPES: Final[Sequence[str]] = (
+    "tracefx.core.dtypes.DType",
+    "tracefx.core.dtypes.DTypeLike",
+    "tracefx.core.avals.Shape",
+    "tracefx.core.array.Axes",
+    "tracefx.numpy.shapes.ShapeLike",
+    "tracefx.core.backend.Device",
+    "tracefx.core.literal.Scalar",
+    "tracefx.ops.collective.AxisName",
+    "tracefx.ops.accuracy.Accuracy",
+    "tracefx.control.saving.Policy",
+    "tracefx.transforms.pipelines.Function",
+    "tracefx.transforms.pipelines.No",
+    "tracefx.transforms.pipelines.Yes",
+)
+"""What signatures name often without being public names: a page tells what they are."""

@@ -9,10 +9,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.building.docstrings import shown
 from docs.building.places import PROJECT, guests, with_links
 from docs.building.reference import FOLDER, reference
 
-_SESSION: Final = re.compile(r"^(?P<fence>[ ]*```)python(?=[ ]*\n[ ]*>>> )", re.MULTILINE)
+_SESSION: Final = re.compile(
+    r"^(?P<fence>[ ]*```)python(?P<body>[ ]*\n[ ]*>>> .*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL
+)
 _MADE: Final = reference()
 _GUESTS: Final = {there: path for path, there in guests().items()}
 
@@ -34,13 +37,15 @@ def _with_reference(item: Any) -> Any:
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     for file, text in _MADE.pages.items():
-        files.append(File.generated(config, file, content=text))
+        if files.get_file_from_path(file) is None:
+            files.append(File.generated(config, file, content=text))
     for file, path in _GUESTS.items():
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
-    if file not in _MADE.pages:
+    if page.file.generated_by is None or file in _GUESTS:
         markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
-    return _SESSION.sub(r"\g<fence>pycon", markdown)
+        markdown += f"\n{_MADE.pages.get(file, '')}"
+    return _SESSION.sub(lambda match: f"{match['fence']}pycon{shown(match['body'])}", markdown)

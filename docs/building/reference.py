@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,12 +10,15 @@ from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
 
-from docs.building.chapters import CHAPTERS, Chapter, Page
+from docs.building.chapters import CHAPTERS, TYPES, Chapter, Page
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.sources import Found, find, home, is_there, public, read
 
 FOLDER: Final = "reference"
 LONGEST_VALUE: Final = 60
+
+TYPES_TITLE: Final = "Types in signatures"
+TYPES_FILE: Final = f"{FOLDER}/types.md"
 
 MORE: Final = Page("More")
 """What is on no other page."""
@@ -83,6 +87,8 @@ def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
     found: dict[Page, list[Entry]] = {page: [] for page in [*chapter.pages, MORE]}
     for entry in entries(chapter.module):
         found[_page(chapter, entry)].append(entry)
+    for page, about in found.items():
+        about.sort(key=lambda entry: _place(page, entry))
     if chapter.with_modules:
         for name in public(home(chapter.module)):
             if find(home(chapter.module), name).is_module:
@@ -112,10 +118,11 @@ def reference() -> Reference:
         if chapter.has_pages:
             made[_index(chapter)] = _contents(chapter, pages, places)
             below = [{page.title: _file(chapter, page)} for page in pages]
-            navigation.append({chapter.module: [_index(chapter), *below]})
+            navigation.append({chapter.folder: [_index(chapter), *below]})
         else:
-            navigation.append({chapter.module: _index(chapter)})
-    return Reference(made, navigation, everything)
+            navigation.append({chapter.folder: _index(chapter)})
+    made[TYPES_FILE] = _types()
+    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything)
 
 
 def _index(chapter: Chapter) -> str:
@@ -157,25 +164,29 @@ def _page(chapter: Chapter, entry: Entry) -> Page:
     return next(iter([*named, *own, *foreign, *by_room, MORE]))
 
 
+def _place(page: Page, entry: Entry) -> tuple[int, bool]:
+    """Names are in the order of the rooms that a page names; in each, functions come before what they give and take."""
+    rooms = [place for place, room in enumerate(page.rooms) if f".{room}." in f".{entry.found.module}."]
+    return min(rooms, default=-1), isinstance(entry.found.statement, ast.ClassDef)
+
+
 def _overview(chapters: Sequence[Chapter]) -> str:
+    """What follows the text of the first page."""
     rows = []
     for chapter in chapters:
-        about = first_sentence(read(home(chapter.module)).docstring).removeprefix(f"`{chapter.module}`: ")
+        about = (
+            first_sentence(read(home(chapter.module)).docstring)
+            .removeprefix(f"`{chapter.module}`: ")
+            .removeprefix("tracefx: ")
+        )
         file = posixpath.relpath(_index(chapter), FOLDER)
-        rows.append(f"| [`{chapter.module}`]({file}) | {_cell(about)} |")
-    return "\n".join(
-        [
-            "# Reference",
-            "",
-            "The public names, with their types, as the sources say them. What JAX calls otherwise, or has and tracefx",
-            "hasn't, is in [names of JAX](../names.md).",
-            "",
-            "| module | |",
-            "| --- | --- |",
-            *rows,
-            "",
-        ]
-    )
+        rows.append(f"| [`{chapter.module}`]({file}) | {_cell(about[:1].upper() + about[1:])} |")
+    return "\n".join(["| module | |", "| --- | --- |", *rows, ""])
+
+
+def _types() -> str:
+    text = f"# {TYPES_TITLE}\n\nThey are named in signatures, and are not public under these names.\n\n"
+    return text + "\n".join([f"::: {path}\n" for path in TYPES])
 
 
 # ------------------------------------------------------------------ a page
@@ -231,6 +242,6 @@ def _cell(text: str) -> str:
 
 
 def missing(names: Iterable[str], made: Reference) -> list[str]:
-    """Of these public names, those that are on no page."""
-    there = {entry.path for entry in made.entries}
+    """Of these public names, those that are on no page, and have none."""
+    there = {entry.path for entry in made.entries} | {chapter.module for chapter in CHAPTERS}
     return [name for name in names if name not in there]

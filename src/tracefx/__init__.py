@@ -1,6 +1,7 @@
 """tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
 
 import importlib as _importlib
+from collections.abc import Callable as _Callable
 from types import MappingProxyType as _MappingProxyType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
@@ -22,6 +23,7 @@ from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import handling as handling
+from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
@@ -106,6 +108,7 @@ if _TYPE_CHECKING:
     from tracefx import flatten_util as flatten_util
     from tracefx import handlers as handlers
     from tracefx import image as image
+    from tracefx import pictures as pictures
     from tracefx import programs as programs
     from tracefx import random as random
     from tracefx import rewriting as rewriting
@@ -115,6 +118,7 @@ if _TYPE_CHECKING:
     from tracefx import tree_util as tree_util
     from tracefx.handlers import derivatives as derivatives
     from tracefx.handlers import jet as jet
+    from tracefx.pictures import show as show
     from tracefx.programs import parse_jaxpr as parse_jaxpr
     from tracefx.transforms.exporting import Exported as Exported
     from tracefx.transforms.exporting import export as export
@@ -128,8 +132,16 @@ def _load_backend() -> _Backend:
     return XlaBackend()
 
 
+def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
+    """Few programs are looked at in notebooks."""
+    from tracefx.pictures import notebook_html
+
+    return notebook_html
+
+
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+_NOTEBOOK.provide(_load_notebook)
 
 _LATE: _Final = _MappingProxyType(
     {
@@ -144,11 +156,13 @@ _LATE: _Final = _MappingProxyType(
         "jet": "tracefx.handlers",
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",
+        "pictures": "",
         "programs": "",
         "random": "",
         "rewriting": "",
         "scipy": "",
         "sharding": "",
+        "show": "tracefx.pictures",
         "testing": "",
         "tree_util": "",
     }

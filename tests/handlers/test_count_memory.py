@@ -104,6 +104,16 @@ def test_views_are_where_their_operands_are() -> None:
     assert count(lambda x: x)(X).peak.operation is None
 
 
+def test_what_is_larger_than_its_operand_has_a_place_of_its_own() -> None:
+    def f(x: Any) -> Any:
+        y = fnp.sin(x)
+        return fnp.broadcast_to(y, (4, 10)) * fnp.ones((4, 10))
+
+    cost = count(f)(X)
+    assert held(cost)["broadcast_in_dim"] == 2 * 160  # both operands of the product
+    assert cost.peak_bytes == 40 + 3 * 160
+
+
 def test_an_update_takes_the_place_of_what_nobody_needs() -> None:
     def updated(x: Any) -> Any:
         return lax.dynamic_update_slice(fnp.sin(x), x[:5], (0,))

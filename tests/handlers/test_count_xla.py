@@ -280,7 +280,6 @@ LARGER: Final = {
     "cumsum": "XLA makes a tree of windows",
     "cumsum, gradient": "as cumsum",
     "elements, gradient": "XLA keeps the places in numbers of its own",
-    "cross entropy and gradient": "XLA keeps the room of results free from the beginning",
 }
 """Compiled programs that hold more than the model does, and why."""
 

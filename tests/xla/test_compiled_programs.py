@@ -12,7 +12,7 @@ from attrs import astuple
 import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, models
-from benchmarks.libraries import JAX, OURS
+from benchmarks.libraries import JAX, OURS, Library
 from tracefx import nn
 from tracefx.core.values import ConcreteArray
 from tracefx.xla import runtime
@@ -88,6 +88,24 @@ def test_numbers_that_rules_bring_are_in_the_program() -> None:
     ]
     for function in functions:
         assert fx.make_jaxpr(function)(2.0).consts == (), function
+
+
+def test_a_quotient_by_a_number_is_not_kept_for_its_derivative() -> None:
+    def shares(m: Library) -> Any:
+        return m.core.grad(lambda y, x: m.numpy.sum(m.numpy.sin(m.numpy.exp(-3 * x / y))))
+
+    case = Case("", shares, (np.float32(2), np.ones((64, 100), np.float32)))
+    found, wanted = [counts(compiled_by(library, case)) for library in (OURS, JAX)]
+    assert (found.kernels, found.memory) <= (wanted.kernels, wanted.memory)
+
+
+@pytest.mark.parametrize("y", [1e-25, 2.0, 1e25])
+def test_derivatives_of_a_quotient_by_a_number_stay_in_range(y: float) -> None:
+    x, number = np.array([1.0, -3.0], np.float32) * np.float32(y), np.float32(y)
+    _, tangent = fx.jvp(fx.jit(lambda y: x / y), (number,), (np.float32(1),))
+    np.testing.assert_allclose(tangent, np.array([-1.0, 3.0]) / y, rtol=1e-6)
+    slope = fx.jit(fx.grad(lambda y: (x / y).sum()))(number)
+    np.testing.assert_allclose(slope, 2.0 / y, rtol=1e-6)
 
 
 # ------------------------------------------------------------------ memory

@@ -195,6 +195,10 @@ def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
                 wait(result)
         assert runtime.is_ready(result)
         assert not runtime.is_deleted(result)
+    for several in ([*dependent], [start, *results], [*results, start]):
+        with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+            runtime.block_until_all_ready(several)
+    runtime.block_until_all_ready([start])
 
 
 def test_a_host_callback_is_called(device: Device) -> None:

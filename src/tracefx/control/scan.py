@@ -243,10 +243,14 @@ class Scan(Structured, Reopenable):
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         if self.checkpoint is not None:
-            return Call(self.name, self.memo.get("pieces", self._in_pieces)).partial_eval(recorder, unknown, args)
+            return Call(self.name, self.in_checkpointed_pieces()).partial_eval(recorder, unknown, args)
         split = self._halves(tuple(unknown))
         outs, late, operands = self._first_half(split, tuple(unknown), args, recorder.evaluate)
         return merged(split.out_unknown, recorder.record(late, known(operands)), outs)
+
+    def in_checkpointed_pieces(self) -> Jaxpr:
+        """The loop as a program of checkpointed pieces, as reverse mode runs it."""
+        return self.memo.get("pieces", self._in_pieces)
 
     def _in_pieces(self) -> Jaxpr:
         def loop(body: Jaxpr, length: int) -> Scan:

@@ -351,6 +351,10 @@ class While(Structured):
 
     # -------------------------------------------------------------- transposition
 
+    def in_checkpointed_pieces(self) -> Jaxpr:
+        """The loop as a program of checkpointed pieces, as reverse mode runs it."""
+        return self.memo.get("pieces", self._in_pieces)
+
     def _in_pieces(self) -> Jaxpr:
         """The loop as a scan of `max_steps` steps in checkpointed pieces, which does nothing once it is done."""
         assert self.max_steps is not None
@@ -390,7 +394,7 @@ class While(Structured):
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
         if self.max_steps is not None:
-            return Call(self.name, self.memo.get("pieces", self._in_pieces)).transpose(cts, *args)
+            return Call(self.name, self.in_checkpointed_pieces()).transpose(cts, *args)
         raise ValueError(
             "reverse-mode differentiation doesn't work for lax.while_loop, nor for lax.fori_loop with bounds that are "
             "traced: how many steps there are to go back through is known only when the program runs. Give "

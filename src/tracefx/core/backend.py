@@ -174,8 +174,8 @@ class Backend(Protocol):
         """The numbers, without a copy where the device's memory is the host's. Waits for them."""
         ...
 
-    def wait(self, buffer: Buffer) -> None:
-        """Return when the numbers are there; raise what went wrong in making them."""
+    def wait(self, buffers: Sequence[Buffer]) -> None:
+        """Return when the numbers of all are there; raise what went wrong in making them."""
         ...
 
 

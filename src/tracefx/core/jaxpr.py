@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Self, TypeAlias, TypeVar, cast, final
+from typing import ClassVar, Final, Self, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -15,6 +15,7 @@ from tracefx.core.bounds import keep
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict
 from tracefx.core.handler import CURRENT, ROOT
+from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import WIDTH, Program, Style, format_jaxpr
@@ -168,6 +169,9 @@ class Jaxpr(Program, StrictlyEqual):
         found.reverse()
         return tuple(found)
 
+    def _repr_html_(self) -> str:
+        return NOTEBOOK.value(self)
+
     def closed(self) -> Jaxpr:
         """The same program with its constants as leading inputs."""
         return evolve(self, constvars=(), invars=self.constvars + self.invars) if self.constvars else self
@@ -201,6 +205,9 @@ class ClosedJaxpr:
         """The program as text: `Jaxpr.text`."""
         return format_jaxpr(self.jaxpr, style=style, width=width)
 
+    def _repr_html_(self) -> str:
+        return NOTEBOOK.value(self)
+
     @override
     def __repr__(self) -> str:
         return self.text()
@@ -218,6 +225,10 @@ class ClosedJaxpr:
     @override
     def __hash__(self) -> int:
         return hash((self.jaxpr, *map(_content, self.consts)))
+
+
+NOTEBOOK: Final[Injected[Callable[[Jaxpr | ClosedJaxpr], str]]] = Injected("what notebooks show of programs")
+"""A program as HTML."""
 
 
 def _content(const: Value) -> Hashable:

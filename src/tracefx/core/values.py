@@ -97,7 +97,7 @@ class ConcreteArray(Array):
     @override
     def block_until_ready(self) -> Self:
         if self.buffer is not None:
-            BACKEND.value.wait(self.buffer)
+            BACKEND.value.wait((self.buffer,))
         return self
 
     @override

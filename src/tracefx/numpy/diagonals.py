@@ -21,6 +21,7 @@ from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import basis, comparison, elementwise, shape
+from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import static_int
 
 
@@ -137,13 +138,16 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         return found
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     (m, n), stacks = x.aval.shape[-2:], x.aval.shape[:-2]
-    first = offset if offset >= 0 else -offset * n
-    count = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
-    # Along the flattened rows, neighbours on a diagonal are one row and one column apart.
-    flat = basis.reshape(x, (*stacks, m * n))
-    last = first + (count - 1) * (n + 1) + 1 if count else first
-    starts, limits = (*[0] * len(stacks), min(first, m * n)), (*stacks, min(last, m * n))
-    return shape.slice(flat, starts, limits, (*[1] * len(stacks), n + 1))
+    rows, columns = max(0, -offset), max(0, offset)
+    count = max(0, min(m - rows, n - columns))
+    if not count:
+        return basis.full(x.aval.update(shape=(*stacks, 0)), 0)
+    # A gather, since its transpose writes the places of the diagonal alone: that of a strided slice fills the matrix.
+    numbers = shape.broadcasted_iota(dtypes.int32, (count, 1), 0)
+    places = shape.concatenate([_plus(numbers, first, "offset") for first in (rows, columns)], 1)
+    at = len(stacks)
+    of_matrix = GatherDimensionNumbers(range(at), (at, at + 1), (at, at + 1))
+    return gather(x, places, of_matrix, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
 
 
 def diag(v: ArrayLike, k: int = 0) -> Array:

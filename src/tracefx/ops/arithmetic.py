@@ -178,9 +178,13 @@ class Div(Smooth, Transposable):
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        _, y = primals
+        x, y = primals
         if i == 0:
             return div(tangent, y)
+        if x.aval.ndim and not y.aval.ndim:
+            # Kept for the backward pass is the numerator, which is there anyway, and not the quotient.
+            inverse = div(1, y)
+            return mul(mul(x, neg(mul(tangent, inverse))), inverse)
         # The division comes last, so that the backward pass divides the cotangent once for both operands.
         return div(mul(tangent, neg(out)), y)
 

@@ -7,6 +7,7 @@ the band moves aside and all below moves down, so that nothing comes to overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias, final
 
 from attrs import frozen
@@ -215,17 +216,24 @@ def _placed(draft: _Draft, bands: list[int], reads: Sequence[_Read]) -> Graph:
     for node, reader, i, port in reads:
         by_source.setdefault((node, port), []).append((reader, i))
     steps: list[tuple[int, int]] = []
+    ends: list[tuple[float, float]] = []
     chains: dict[tuple[int, int], tuple[int, ...]] = {}
     for (node, port), readers in by_source.items():
         chain = [node]
         for band in range(bands[node] + 1, max([bands[r] for r, _ in readers])):
             chain.append(draft.add("bend", "", None, (), ()))
             bands.append(band)
-        steps += zip(chain, chain[1:], strict=False)
-        steps += [(chain[bands[reader] - 1 - bands[node]], reader) for reader, _ in readers]
+        begins = (port + 0.5) / len(draft.results[node]) - 0.5
+        for above, below in pairwise(chain):
+            steps.append((above, below))
+            ends.append((begins if above == node else 0.0, 0.0))
+        for reader, i in readers:
+            above = chain[bands[reader] - 1 - bands[node]]
+            steps.append((above, reader))
+            ends.append((begins if above == node else 0.0, (i + 1) / (len(draft.operands[reader]) + 1) - 0.5))
         chains[node, port] = tuple(chain[1:])
     widths = [draft.width(n) for n in range(len(draft.roles))]
-    rows = in_order(bands, steps)
+    rows = in_order(bands, steps, ends)
     xs = spread(rows, widths, BETWEEN_NODES, steps, [role == "bend" for role in draft.roles])
     nodes = tuple(
         [

@@ -13,6 +13,9 @@ from typing import Final, TypeAlias
 Edges: TypeAlias = Sequence[tuple[int, int]]
 """From a node to a node that comes later in the order of the program."""
 
+Ends: TypeAlias = Sequence[tuple[float, float]]
+"""Where each edge begins and ends on its nodes: -0.5 is the left end of a node, 0.5 the right."""
+
 _SWEEPS: Final = 8
 _PLACINGS: Final = 10
 
@@ -20,7 +23,8 @@ _PLACINGS: Final = 10
 def bands_of(count: int, edges: Edges, is_input: Sequence[bool]) -> list[int]:
     """The band of each of `count` nodes, which are in an order of the program: every edge goes to a later band.
 
-    Inputs, and what is made of values that nothing else reads, stand right above what reads them.
+    Inputs, what depends on none, and what is made of inputs that nothing else reads, stand right above what reads
+    them.
 
     >>> bands_of(4, [(0, 1), (1, 3), (2, 3)], [True, False, True, False])
     [0, 1, 1, 2]
@@ -31,10 +35,11 @@ def bands_of(count: int, edges: Edges, is_input: Sequence[bool]) -> list[int]:
         before[b].append(a)
         after[a].append(b)
     bands = [0] * count
-    free = [False] * count
+    free, constant = [False] * count, [False] * count
     for n in range(count):
         bands[n] = max([bands[m] + 1 for m in before[n]], default=0)
-        free[n] = is_input[n] or (bool(after[n]) and all(free[m] and len(set(after[m])) == 1 for m in before[n]))
+        constant[n] = not is_input[n] and all(constant[m] for m in before[n])
+        free[n] = is_input[n] or constant[n] or all(free[m] and len(set(after[m])) == 1 for m in before[n])
     for n in reversed(range(count)):
         if free[n] and after[n]:
             bands[n] = min([bands[m] for m in after[n]]) - 1
@@ -42,17 +47,17 @@ def bands_of(count: int, edges: Edges, is_input: Sequence[bool]) -> list[int]:
     return [numbers[band] for band in bands]
 
 
-def in_order(bands: Sequence[int], edges: Edges) -> list[list[int]]:
+def in_order(bands: Sequence[int], edges: Edges, ends: Ends) -> list[list[int]]:
     """The nodes of each band from left to right. Edges go from one band to the next; few of them cross."""
     rows: list[list[int]] = [[] for _ in range(max(bands, default=-1) + 1)]
     for n, band in enumerate(bands):
         rows[band].append(n)
-    before: list[list[int]] = [[] for _ in bands]
-    after: list[list[int]] = [[] for _ in bands]
-    for a, b in edges:
-        before[b].append(a)
-        after[a].append(b)
-    best, fewest = rows, crossings(rows, after)
+    before: list[list[tuple[int, float]]] = [[] for _ in bands]
+    after: list[list[tuple[int, float]]] = [[] for _ in bands]
+    for (a, b), (start, end) in zip(edges, ends, strict=True):
+        before[b].append((a, start))
+        after[a].append((b, end))
+    best, fewest = rows, crossings(rows, edges, ends)
     place = [0.0] * len(bands)
     for sweep in range(_SWEEPS):
         if not fewest:
@@ -63,11 +68,11 @@ def in_order(bands: Sequence[int], edges: Edges) -> list[list[int]]:
         for row in rows if down else reversed(rows):
             for i, n in enumerate(row):
                 place[n] = i
-            wanted = {n: _middle([place[m] for m in sides[n]], place[n]) for n in row}
+            wanted = {n: _middle([place[m] + end for m, end in sides[n]], place[n]) for n in row}
             row.sort(key=wanted.__getitem__)
             for i, n in enumerate(row):
                 place[n] = i
-        found = crossings(rows, after)
+        found = crossings(rows, edges, ends)
         if found < fewest:
             best, fewest = rows, found
     return best
@@ -77,22 +82,24 @@ def _middle(places: Sequence[float], default: float) -> float:
     return sum(places) / len(places) if places else default
 
 
-def crossings(rows: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> int:
+def crossings(rows: Sequence[Sequence[int]], edges: Edges, ends: Ends) -> int:
     """How many pairs of edges cross.
 
-    >>> crossings([[0, 1], [2, 3]], [[3], [2], [], []])
+    >>> crossings([[0, 1], [2, 3]], [(0, 3), (1, 2)], [(0.0, 0.0), (0.0, 0.0)])
     1
     """
+    place = {n: i for row in rows for i, n in enumerate(row)}
+    band = {n: i for i, row in enumerate(rows) for n in row}
+    below: list[list[tuple[float, float]]] = [[] for _ in rows]
+    for (a, b), (start, end) in zip(edges, ends, strict=True):
+        below[band[a]].append((place[a] + start, place[b] + end))
     count = 0
-    for row, below in zip(rows, rows[1:], strict=False):
-        place = {n: i for i, n in enumerate(below)}
-        passed: list[int] = []
-        for n in row:
-            ends = sorted([place[m] for m in after[n]])
-            for end in ends:
-                count += len(passed) - bisect_right(passed, end)
-            for end in ends:
-                insort(passed, end)
+    for each in below:
+        each.sort()  # those that begin together come in the order of their ends, and don't cross
+        passed: list[float] = []
+        for _, end in each:
+            count += len(passed) - bisect_right(passed, end)
+            insort(passed, end)
     return count
 
 
@@ -135,7 +142,7 @@ def spread(
             placed = _nearest([w - o for w, o in zip(wanted, apart[i], strict=True)], weights)
             for n, x, offset in zip(row, placed, apart[i], strict=True):
                 xs[n] = x + offset
-    left = min([x for row in rows for x in [xs[row[0]]]], default=0.0)
+    left = min([xs[row[0]] for row in rows], default=0.0)
     return [round(x - left, 1) for x in xs]
 
 

@@ -148,6 +148,13 @@ def params_text(prim: Primitive) -> str:
     return (_NAME.sub("", inside) if isinstance(prim, CarriesJaxprs) else inside).strip()
 
 
+def _number(x: Literal) -> str:
+    """A number as short as its dtype allows: 0.1 of f32 is 0.10000000149011612 as Python has it."""
+    exact = scalar_text(x.val)
+    short = str(x.numpy())
+    return short if len(short) < len(exact) else exact
+
+
 def _labels(prim: Primitive, count: int) -> list[str]:
     """What the bodies of an operation are to it."""
     if isinstance(prim, Scan):
@@ -216,7 +223,7 @@ class _Reader:
         known: dict[int, Variable] = {v.index: variable(v) for v in jaxpr.invars}
 
         def operand(x: Atom) -> Variable | Constant:
-            return Constant(scalar_text(x.val), x.aval) if isinstance(x, Literal) else known[x.index]
+            return Constant(_number(x), x.aval) if isinstance(x, Literal) else known[x.index]
 
         inputs = tuple([known[v.index] for v in jaxpr.invars])
         lines = []

@@ -117,7 +117,7 @@ def block_until_ready(x: T) -> T:
     >>> block_until_ready(device_put(1.0))
     Array(1., dtype=float32, weak_type=True)
     """
-    for leaf in trees.leaves(x):
-        if isinstance(leaf, ConcreteArray):
-            leaf.block_until_ready()
+    found = [v.buffer for v in trees.leaves(x) if type(v) is ConcreteArray and v.buffer is not None]
+    if found:
+        BACKEND.value.wait(found)
     return x

@@ -417,5 +417,5 @@ class XlaBackend:
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))
 
-    def wait(self, buffer: Buffer) -> None:
-        runtime.block_until_ready(cast(runtime.Buffer, buffer))
+    def wait(self, buffers: Sequence[Buffer]) -> None:
+        runtime.block_until_all_ready(cast(Sequence[runtime.Buffer], buffers))

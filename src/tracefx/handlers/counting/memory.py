@@ -367,10 +367,10 @@ class _Run:
         if kind == "carries":
             self.carry(k, eqn, unused)
         else:
-            if kind == "plain":
+            if kind == "plain" or (kind == "may view" and not self.keeps_places(eqn)):
                 for v in eqn.outs:
                     self.make(eqn, v)
-            elif kind == "view" or (kind == "may view" and self.keeps_places(eqn)):
+            elif kind != "in place":
                 for v, x in zip(eqn.outs, eqn.inputs, strict=True):
                     self.share(eqn, v, self.place[x.index] if type(x) is Var else None)
             else:

@@ -1,1 +1,8 @@
 """Programs of JAX in tracefx, and programs of tracefx in JAX. The one part of tracefx that imports jax."""
+
+from __future__ import annotations
+
+from tracefx.interop.jax.exporting import to_jax as to_jax
+from tracefx.interop.jax.importing import from_jax as from_jax
+from tracefx.interop.jax.values import as_jax as as_jax
+from tracefx.interop.jax.values import as_tracefx as as_tracefx

@@ -122,19 +122,20 @@ def as_jax(x: ArrayLike) -> jax.Array:
             "takes it to tracefx.interop.jax.from_jax, and call that"
         )
     dtype = value.aval.dtype
-    if dtypes.is_key(dtype):
-        words = _placed(words_of(to_numpy(value)))
-        keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(dtype))
-        return keys
     if dtype == dtypes.float0:
         return cast("jax.Array", to_numpy(value))
-    if dtype not in _WIDE:
-        return _given(value)
-    with jax.enable_x64(True):
-        return _given(value)
+    with jax.ensure_compile_time_eval():  # so that what JAX may be tracing has nothing to do with it
+        if dtype not in _WIDE:
+            return _given(value)
+        with jax.enable_x64(True):
+            return _given(value)
 
 
 def _given(value: Value) -> jax.Array:
+    if dtypes.is_key(value.aval.dtype):
+        words = _placed(words_of(to_numpy(value)))
+        keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
+        return keys
     if isinstance(value, ConcreteArray) and value.device.platform != "cpu":
         found: jax.Array = jax.dlpack.from_dlpack(value)
     else:
@@ -177,7 +178,8 @@ def as_tracefx(x: jax.Array) -> Array:
         raise TypeError(f"as_tracefx takes an array of JAX, got {x!r} of type {type(x).__name__}")
     aval = type_from_jax(jax.typeof(x))
     if dtypes.is_key(aval.dtype):
-        words: NDArray = np.asarray(jax.random.key_data(x))
+        with jax.ensure_compile_time_eval():
+            words: NDArray = np.asarray(jax.random.key_data(x))
         return ConcreteArray(aval, keys_of(words, aval.dtype))
     return from_jaxs(x)
 

@@ -40,6 +40,7 @@ from tracefx.xla.runtime.bindings import (
 )
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
+    block_until_all_ready,
     block_until_ready,
     delete,
     device_of,
@@ -115,6 +116,7 @@ __all__ = [
     "Buffer",
     "put",
     "to_numpy",
+    "block_until_all_ready",
     "block_until_ready",
     "is_ready",
     "is_deleted",

@@ -236,6 +236,7 @@ hlo_sharding_of: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_
 result_handler: Final[Callable[[ArraySpec, Placement | SpreadSharding, bool, bool], _ResultHandler]] = (
     _jax.array_result_handler
 )
+wait_for_all: Final[Callable[[Sequence[Buffer]], None]] = _jax.batched_block_until_ready
 to_capsule: Final[Callable[[Buffer], CapsuleType]] = _jax.buffer_to_dlpack_managed_tensor
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
 new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions

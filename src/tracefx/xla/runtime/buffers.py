@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import ml_dtypes
@@ -30,6 +31,7 @@ from tracefx.xla.runtime.bindings import (
     device_put,
     placement,
     to_capsule,
+    wait_for_all,
 )
 from tracefx.xla.runtime.building import create, function, lowering, new_module, tensor_type
 from tracefx.xla.runtime.executables import Executable, compile_module
@@ -130,6 +132,16 @@ def block_until_ready(buffer: Buffer) -> None:
         buffer.block_until_ready()
     except JaxRuntimeError as error:
         raise _read_error(buffer, error) from error
+
+
+def block_until_all_ready(buffers: Sequence[Buffer]) -> None:
+    """Waits as `block_until_ready` does, at once for all."""
+    try:
+        wait_for_all(buffers)
+    except JaxRuntimeError:
+        for buffer in buffers:  # which doesn't tell whose error it was
+            block_until_ready(buffer)
+        raise
 
 
 def is_ready(buffer: Buffer) -> bool:

@@ -1,0 +1,10 @@
+"""`python -m tracefx` is the command `tracefx`."""
+
+from __future__ import annotations
+
+import sys
+
+from tracefx.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

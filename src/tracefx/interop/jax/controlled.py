@@ -1,0 +1,269 @@
+"""Rules for JAX's primitives that carry programs: calls, loops, branches, checkpoints, solvers, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive as JaxPrimitive
+from jax.extend.core import primitives
+
+from tracefx.control.call import Call
+from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.composite import Attributes, Composite, Numbers, Single
+from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.saving import Policy
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import trees
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array, bind
+from tracefx.core.jaxpr import CarriesJaxprs
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.interop.jax.parameters import parameters_to_jax
+from tracefx.interop.jax.translating import (
+    Equation,
+    JaxProgram,
+    Program,
+    Rule,
+    Translation,
+    given_types,
+    typed,
+    types_in,
+)
+from tracefx.interop.jax.values import type_to_jax
+from tracefx.transforms import checkpoint_policies
+from tracefx.transforms.bodies import common_consts, with_outs
+from tracefx.transforms.reductions import reduce, reduce_window
+from tracefx.transforms.tracing import Trace
+
+# ------------------------------------------------------------------ calls
+
+
+def _jit(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    program = translation.program(eqn.params["jaxpr"], [x.aval for x in args])
+    return bind(Call(eqn.params["name"], program.jaxpr), *program.consts, *args)
+
+
+def _inline(parameter: str) -> Rule:
+    def rule(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+        return translation.run(eqn.params[parameter], args)
+
+    return rule
+
+
+def _composite(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    program = translation.program(params["jaxpr"], [x.aval for x in args])
+    attributes: Attributes = tuple([(key, _attribute(leaves, tree)) for key, leaves, tree in params["attributes"]])
+    prim = Composite(params["name"], attributes, int(params["version"]), program.jaxpr)
+    return bind(prim, *program.consts, *args)
+
+
+def _attribute(leaves: Sequence[Any], tree: Any) -> Single | tuple[Single, ...]:
+    value = jax.tree_util.tree_unflatten(tree, [_single(getattr(leaf, "val", leaf)) for leaf in leaves])
+    return tuple(value) if isinstance(value, tuple | list) else value
+
+
+def _single(value: Any) -> Single:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return Numbers.of(np.asarray(value))
+
+
+# ------------------------------------------------------------------ checkpoints
+
+_POLICIES: Final[tuple[tuple[Policy, Callable[..., Any]], ...]] = (
+    (checkpoint_policies.everything_saveable, jax.checkpoint_policies.everything_saveable),
+    (checkpoint_policies.nothing_saveable, jax.checkpoint_policies.nothing_saveable),
+    (checkpoint_policies.dots_saveable, jax.checkpoint_policies.dots_saveable),
+    (checkpoint_policies.checkpoint_dots, jax.checkpoint_policies.checkpoint_dots),
+    (
+        checkpoint_policies.dots_with_no_batch_dims_saveable,
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    ),
+    (
+        checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+        jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+    ),
+)
+"""Policies that are here by the same name."""
+
+
+_PRIMITIVES: Final[Mapping[str, JaxPrimitive]] = MappingProxyType(
+    {p.name: p for p in vars(primitives).values() if isinstance(p, JaxPrimitive)}
+)
+
+
+def policy_from_jax(theirs: Callable[..., Any] | None) -> Policy | None:
+    """What a policy of JAX says of our operations. What it would move to the host is kept where it is."""
+    if theirs is None:
+        return None
+    for ours, known in _POLICIES:
+        if theirs is known:
+            return ours
+    policy = theirs
+
+    def asked(prim: Primitive, *avals: ShapedArray) -> bool:
+        if (primitive := _PRIMITIVES.get(prim.name)) is None or isinstance(prim, CarriesJaxprs):
+            return False
+        said = policy(primitive, *map(type_to_jax, avals), **parameters_to_jax(prim))
+        return said if isinstance(said, bool) else type(said).__name__ != "RecomputeType"
+
+    return asked
+
+
+def _checkpoint(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    program = translation.program(params["jaxpr"], [x.aval for x in args])
+    policy = policy_from_jax(params["policy"])
+    # Where JAX doesn't say it of all operands alike, it is for some of them.
+    prevent = params["prevent_cse"]
+    prim = Checkpoint(
+        program.jaxpr, params["differentiated"], policy, any(prevent) if isinstance(prevent, tuple) else prevent
+    )
+    return bind(prim, *program.consts, *args)
+
+
+# ------------------------------------------------------------------ loops and branches
+
+
+def _scan(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
+    carry = types_in(params["jaxpr"])[n:m]
+    slices = [x.aval.without_axis(0) for x in args[m:]]
+    program = translation.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
+    outs = program.jaxpr.out_avals
+    body = with_outs(program.jaxpr, [*carry, *outs[len(carry) :]])
+    prim = Scan(
+        body,
+        length=params["length"],
+        num_carry=len(carry),
+        num_consts=len(program.consts) + n,
+        reverse=params["reverse"],
+        unroll=int(params["unroll"]),
+    )
+    return bind(prim, *program.consts, *args[:n], *typed(args[n:m], carry), *args[m:])
+
+
+def _while(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    n, m = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    carry = types_in(params["body_jaxpr"])[params["body_nconsts"] :]
+    cond = translation.program(params["cond_jaxpr"], [*[x.aval for x in args[:n]], *carry])
+    body = translation.program(params["body_jaxpr"], [*[x.aval for x in args[n:m]], *carry])
+    prim = While(
+        body_jaxpr=with_outs(body.jaxpr, carry),
+        body_nconsts=len(body.consts) + m - n,
+        cond_jaxpr=cond.jaxpr,
+        cond_nconsts=len(cond.consts) + n,
+    )
+    return bind(prim, *cond.consts, *args[:n], *body.consts, *args[n:m], *typed(args[m:], carry))
+
+
+def _cond(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    index, *operands = args
+    avals = [x.aval for x in operands]
+    branches = [translation.program(branch, avals) for branch in eqn.params["branches"]]
+    bodies, consts = common_consts([_as_trace(branch) for branch in branches])
+    return bind(Cond(tuple([with_outs(body, given_types(eqn)) for body in bodies])), index, *consts, *operands)
+
+
+def _as_trace(program: Program) -> Trace:
+    return Trace(program.jaxpr, program.consts, trees.structure(()), "branch")
+
+
+# ------------------------------------------------------------------ solvers and reductions
+
+
+def _linear_solve(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """All programs take all constants here, where JAX's take each their own."""
+    programs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
+    count = sum(lengths)
+    avals = [*[x.aval for x in args[:count]], *[x.aval.strong() for x in args[count:]]]
+    bodies: list[Program | None] = []
+    start = 0
+    for theirs, length in zip(programs, lengths, strict=True):
+        bodies.append(
+            None if theirs is None else translation.staged(_of_its_own(translation, theirs, start, count), avals)
+        )
+        start += length
+    traced = [_as_trace(body) for body in bodies if body is not None]
+    jaxprs, consts = common_consts(traced)
+    size = len(args) - count
+    found = iter([with_outs(j, [*avals[count:], *j.out_avals[size:]]) for j in jaxprs])
+    matvec, vecmat, solve, transpose_solve = [None if body is None else next(found) for body in bodies]
+    assert matvec is not None
+    assert solve is not None
+    prim = LinearSolve(len(consts) + count, matvec, solve, vecmat, transpose_solve)
+    return bind(prim, *consts, *args[:count], *typed(args[count:], avals[count:]))
+
+
+def _of_its_own(translation: Translation, theirs: JaxProgram, start: int, count: int) -> Callable[..., Sequence[Value]]:
+    """A program that takes, of all constants, those from `start` on."""
+    own = len(types_in(theirs))
+
+    def run(*values: Value) -> Sequence[Value]:
+        rest = values[count:]
+        return translation.run(theirs, [*values[start : start + own - len(rest)], *rest])
+
+    return run
+
+
+def _folding(translation: Translation, theirs: JaxProgram, consts: Sequence[Value]) -> Callable[[Any, Any], Any]:
+    def computation(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
+        return [as_array(x) for x in translation.run(theirs, [*consts, *a, *b])]
+
+    return computation
+
+
+def _reduce(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    n = len(args) // 2
+    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _folding(translation, eqn.params["jaxpr"], ())
+    found: Sequence[Value] = reduce(operands, starts, computation, eqn.params["dimensions"])
+    return found
+
+
+def _reduce_window(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    n, params = len(args) // 2, eqn.params
+    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _folding(translation, params["jaxpr"], list(map(translation.constant, params["consts"])))
+    found: Sequence[Value] = reduce_window(
+        operands,
+        starts,
+        computation,
+        params["window_dimensions"],
+        params["window_strides"],
+        params["padding"],
+        params["base_dilation"],
+        params["window_dilation"],
+    )
+    return found
+
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "call": _inline("call_jaxpr"),
+        "closed_call": _inline("call_jaxpr"),
+        "composite": _composite,
+        "cond": _cond,
+        "custom_linear_solve": _linear_solve,
+        "custom_partitioning": _inline("call"),
+        "eval_jaxpr": _inline("jaxpr"),
+        "jit": _jit,
+        "reduce": _reduce,
+        "reduce_window": _reduce_window,
+        "remat2": _checkpoint,
+        "scan": _scan,
+        "while": _while,
+    }
+)
+"""By the names of JAX's primitives."""

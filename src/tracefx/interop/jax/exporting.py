@@ -1,0 +1,135 @@
+"""`to_jax`: functions of tracefx as functions that JAX traces."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from typing_extensions import ParamSpec
+
+from tracefx.core import trees
+from tracefx.core.array import Array
+from tracefx.core.bounds import keep
+from tracefx.core.handler import Tracer
+from tracefx.core.literal import Literal
+from tracefx.core.trees import PyTree, keystr
+from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_first_order
+from tracefx.interop.jax.exporting_bridge import handed_over
+from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, room_for, settings_of_jax
+from tracefx.interop.jax.values import as_jax, type_from_jax
+from tracefx.transforms.arguments import LEAF_TYPES, argument_names, name_of, require_callable
+from tracefx.transforms.statics import StaticArguments
+from tracefx.transforms.tracing import KINDS, TRACES, Trace, keepable, signature, trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RULES: Final[Mapping[type[Any], Rule]] = MappingProxyType(
+    {**exporting_first_order.RULES, **exporting_control.RULES, **exporting_callbacks.RULES}
+)
+"""The rules for the operations that are no primitives of the same name and parameters."""
+
+_EXPORT: Final = Export(RULES, handed_over)
+
+
+def to_jax(
+    fun: Callable[P, R],
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    rules: Mapping[str, UserRule] | None = None,
+) -> Callable[P, R]:
+    """`fun` as a function that JAX traces: `jax.jit`, `jax.grad`, `jax.vmap` and all else of JAX apply to it.
+
+    It takes trees of JAX's arrays, tracers and random keys and gives such. tracefx traces it once for each kind of
+    arguments, with JAX's setting of 64 bits and JAX's named axes, and what it does is bound in JAX: by the primitives
+    of the same names, or handed to JAX with the rules it has here, so that derivatives which functions define are
+    kept. Called on numbers, it is compiled by JAX.
+
+    Arguments at `static_argnums` or `static_argnames` are handed to the function as they are. `rules` says how JAX is
+    to do operations of your own, by their names: a function of the operation and of JAX's arrays, to an array or
+    several.
+
+    Raises TypeError for an argument that is no array and not static, MissingRuleError for an operation that JAX has
+    nothing like and that can't be compiled, EscapedTracerError if the function closes over a tracer of tracefx.
+
+    >>> import jax
+    >>> import tracefx.numpy as fnp
+    >>> norm = to_jax(lambda x: fnp.sqrt(fnp.sum(x * x)))
+    >>> jax.grad(norm)(jax.numpy.array([3.0, 4.0]))
+    Array([0.6, 0.8], dtype=float32)
+    >>> jax.make_jaxpr(norm)(jax.numpy.ones(2))
+    { lambda ; a:f32[2]. let
+        b:f32[2] = mul a a
+        c:f32[] = reduce_sum[axes=(0,) out_sharding=None] b
+        d:f32[] = sqrt c
+      in (d,) }
+    """
+    require_callable("to_jax", fun)
+    name = name_of(fun)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    static = StaticArguments.of(fun, numbers, names, "static")
+    export = _EXPORT if rules is None else Export(RULES, handed_over, MappingProxyType(dict(rules)))
+    where = f"to_jax of {name}: arguments"
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        dynamic, statics = static.split(where, args, kwargs)
+        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
+        given = [_given(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
+        avals = tuple([type_from_jax(jax.typeof(x)) for x in given])
+        with settings_of_jax():
+            key = signature(in_tree, avals, statics)
+            known = TRACES.traces(fun)
+            traced = known.get((key, static))
+            if traced is None:
+                origins = argument_names(fun, name, *dynamic, static.dynamic_places(len(args)))
+                traced = trace(static.closed_over(fun, args, kwargs), in_tree, avals, origins, name, "to_jax")
+                if keepable(traced):
+                    keep(known, (key, static), traced, KINDS)
+        return traced.out_tree.unflatten(_run(export, traced, given))
+
+    return cast("Callable[P, R]", call)
+
+
+def _run(export: Export, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
+    program = traced.jaxpr
+    key = (export, "entry", traced.name)
+    entry = program.memo.get(key, lambda: jax.jit(export.function(program, traced.name), inline=True))
+    with room_for(program):
+        return cast("list[jax.Array]", entry(*_constants(traced), *given))
+
+
+def _constants(traced: Trace) -> Sequence[jax.Array]:
+    """What the function closed over, converted once."""
+    if not traced.consts:
+        return ()
+    return traced.jaxpr.memo.get(
+        ("constants in jax", *map(id, traced.consts)), lambda: list(map(constant, traced.consts))
+    )
+
+
+def _given(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
+    """Leaf number `i` of the arguments, as JAX has it."""
+    if isinstance(leaf, jax.Array):
+        return leaf
+    if isinstance(leaf, Tracer):
+        raise TypeError(
+            f"{where} hold {leaf}, which {leaf.handler.title} of tracefx traces, but this is a function of JAX: call "
+            "the function that to_jax was given"
+        )
+    if isinstance(leaf, Array | Literal):
+        return as_jax(leaf)
+    if isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic):
+        return jnp.asarray(leaf)
+    path, _ = trees.flatten_with_path(tree)[0][i]
+    raise TypeError(
+        f"{where}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}; list the "
+        "argument in static_argnums or static_argnames if the program may depend on it"
+    )

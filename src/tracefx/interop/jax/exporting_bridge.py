@@ -1,0 +1,164 @@
+"""Operations that JAX has nothing like, as one primitive of JAX that has an operation for its parameter.
+
+Its rules are the operation's: for derivatives, transposes and batches JAX gets what the operation's own rules compute.
+So derivatives that functions define are kept, as are the rules of operations that users have written.
+"""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import jax
+from jax.extend.core import Primitive as JaxPrimitive
+from jax.interpreters import ad, batching, mlir
+
+from tracefx.control.bodies import alone, others
+from tracefx.control.callback import PureCallback
+from tracefx.core import trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.errors import MissingRuleError
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Transposable,
+)
+from tracefx.interop.jax.exporting_callbacks import called_on_the_host
+from tracefx.interop.jax.exporting_programs import Export, constant, draws_otherwise, settings_of_jax
+from tracefx.interop.jax.values import JaxType, type_from_jax, type_to_jax
+from tracefx.interpreters.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
+from tracefx.transforms.jax_exports import jax_exported
+
+OPERATION: Final = JaxPrimitive("tracefx_operation")
+"""An operation of tracefx, its parameter `prim`, done by `export`."""
+OPERATION.multiple_results = True
+
+
+def handed_over(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The operation as it is; one that is defined by others, and has no rules of its own, as these others."""
+    if export.knows(prim):
+        return bound(export, prim, args)
+    if isinstance(prim, Expandable) and not isinstance(prim, Differentiable | Transposable | Batchable):
+        return export.do(prim.expand, _types_of(args), args)
+    if not isinstance(prim, Expandable | Lowerable):
+        raise MissingRuleError(
+            f"to_jax: JAX has nothing like the operation {prim.name!r}, which has no rule to compile it by: in class "
+            f"{type(prim).__name__}, define lower(self, builder, *operands) or expand(self, *args), or give "
+            f"to_jax(f, rules={{{prim.name!r}: rule}}), where rule(operation, *arrays) computes the results with JAX"
+        )
+    return bound(export, prim, args)
+
+
+def bound(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The operation, whose rules are its own."""
+    return cast("Sequence[jax.Array]", OPERATION.bind(*args, prim=prim, export=export))
+
+
+# ------------------------------------------------------------------ types and values
+
+
+def _types_of(args: Sequence[jax.Array]) -> list[ShapedArray]:
+    return [type_from_jax(jax.typeof(x)) for x in args]
+
+
+def _result_types(*avals: JaxType, prim: Primitive, export: Export) -> list[JaxType]:
+    return [type_to_jax(a) for a in prim.abstract_eval(*map(type_from_jax, avals))]
+
+
+def _values(*args: jax.Array, prim: Primitive, export: Export) -> Sequence[jax.Array]:
+    return _compiled(prim, export)(*args)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(prim: Primitive, export: Export) -> Callable[..., Sequence[jax.Array]]:
+    return jax.jit(functools.partial(OPERATION.bind, prim=prim, export=export))
+
+
+def _lowered(*args: jax.Array, prim: Primitive, export: Export) -> Sequence[jax.Array]:
+    """What is compiled: what JAX has, what the operation is made of, or what it emits itself."""
+    if isinstance(prim, PureCallback):
+        return called_on_the_host(prim, args)
+    if export.knows(prim) and not draws_otherwise(prim, args):
+        return export.bind(prim, args)
+    avals = _types_of(args)
+    if isinstance(prim, Expandable):
+        return export.do(prim.expand, avals, args)
+    return _emitted(prim, tuple(avals))(*args)
+
+
+_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "cuda"})
+
+
+@functools.lru_cache(maxsize=256)
+def _emitted(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
+    """The operation compiled by its own rule, as a program that JAX reads."""
+    program = alone(prim, [a.strong() for a in avals])
+    here = jax.default_backend()
+    platforms = (_PLATFORMS.get(here, here),)
+    module, kept = BACKEND.value.portable(program, (), prim.name, platforms)
+    structures = (trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals)))
+    data = jax_exported(prim.name, structures, (program.in_avals, program.out_avals), platforms, module, kept)
+    call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(data)).call
+    return call
+
+
+# ------------------------------------------------------------------ transformations
+
+
+def _jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], *, prim: Primitive, export: Export
+) -> tuple[list[jax.Array], list[Any]]:
+    given = [t for t in tangents if not isinstance(t, ad.Zero)]
+    with settings_of_jax():
+        program = alone(prim, _types_of(primals))
+        derived = jvp_jaxpr(program, tuple([not isinstance(t, ad.Zero) for t in tangents]))
+    found = export.run(derived.jaxpr, [*map(constant, derived.consts), *primals, *given])
+    n = len(derived.out_nonzero)
+    moved = iter(found[n:])
+    return found[:n], [
+        next(moved) if nonzero else ad.Zero(type_to_jax(aval.tangent()))
+        for nonzero, aval in zip(derived.out_nonzero, program.out_avals, strict=True)
+    ]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, prim: Primitive, export: Export) -> list[Any]:
+    linear = tuple([ad.is_undefined_primal(a) for a in args])
+    avals = [type_from_jax(a.aval) if m else type_from_jax(jax.typeof(a)) for a, m in zip(args, linear, strict=True)]
+    given = [ct for ct in cts if not isinstance(ct, ad.Zero)]
+    with settings_of_jax():
+        nonzero = tuple([not isinstance(ct, ad.Zero) for ct in cts])
+        derived = transpose_jaxpr(alone(prim, avals), linear, nonzero)
+    found = export.run(derived.jaxpr, [*map(constant, derived.consts), *others(args, linear), *given])
+    results, alive = iter(found), iter(derived.in_nonzero)
+    return [
+        None if not m else next(results) if next(alive) else ad.Zero(type_to_jax(aval.tangent()))
+        for m, aval in zip(linear, avals, strict=True)
+    ]
+
+
+def _batch(
+    axis: Any, args: Sequence[jax.Array], dims: Sequence[int | None], *, prim: Primitive, export: Export
+) -> tuple[list[jax.Array], Sequence[int | None]]:
+    full = _types_of(args)
+    avals = [a if d is None else a.without_axis(d) for a, d in zip(full, dims, strict=True)]
+    with settings_of_jax():
+        derived = batch_jaxpr(alone(prim, avals), MappedAxis(axis.size, axis.name), tuple(dims))
+    return export.run(derived.jaxpr, [*map(constant, derived.consts), *args]), derived.out_dims
+
+
+OPERATION.def_abstract_eval(_result_types)
+OPERATION.def_impl(_values)
+ad.primitive_jvps[OPERATION] = _jvp
+ad.primitive_transposes[OPERATION] = _transpose
+batching.fancy_primitive_batchers[OPERATION] = _batch
+mlir.register_lowering(OPERATION, mlir.lower_fun(_lowered, multiple_results=True))

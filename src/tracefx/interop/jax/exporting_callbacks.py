@@ -1,0 +1,64 @@
+"""Operations that call the host, as JAX's callbacks."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import jax
+import numpy as np
+from jax.experimental import io_callback
+
+from tracefx.control.callback import DebugCallback, DebugPrint, HostCall, IOCallback, PureCallback, Shown
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import ConcreteArray
+from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.values import type_from_jax
+
+
+def _on_arrays(prim: HostCall, args: Sequence[jax.Array]) -> Callable[..., Sequence[NDArray]]:
+    """What the operation does on the host, as a function of the arrays that JAX calls it with."""
+    avals = [type_from_jax(jax.typeof(x)) for x in args]
+
+    def call(*arrays: Any) -> Sequence[NDArray]:
+        return [out.numpy() for out in prim.run(list(map(ConcreteArray, avals, map(np.asarray, arrays))))]
+
+    call.__name__ = prim.name
+    return call
+
+
+def _results(prim: HostCall) -> list[jax.ShapeDtypeStruct]:
+    types: Sequence[ShapedArray] = prim.abstract_eval()
+    return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in types]
+
+
+def called_on_the_host(prim: PureCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The results of a function that does nothing else."""
+    return cast("Sequence[jax.Array]", jax.pure_callback(_on_arrays(prim, args), _results(prim), *args))
+
+
+def _io(export: Export, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    found = io_callback(_on_arrays(prim, args), _results(prim), *args, ordered=prim.ordered)
+    return cast("Sequence[jax.Array]", found)
+
+
+def _shown(export: Export, prim: Shown, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    (effect,) = prim.effects
+    call = _on_arrays(prim, args)
+
+    def show(*arrays: Any) -> None:
+        call(*arrays)
+
+    jax.debug.callback(show, *args, ordered=effect.ordered)
+    return ()
+
+
+RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+    {IOCallback: _io, DebugCallback: _shown, DebugPrint: _shown}
+)

@@ -1,0 +1,201 @@
+"""Rules for operations that carry programs: calls, loops, branches, checkpoints, solvers, reductions."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import jax
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import Primitive as JaxPrimitive
+from jax.extend.core import primitives
+
+from tracefx.control.call import Call
+from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.composite import Composite, Numbers
+from tracefx.control.cond import Cond
+from tracefx.control.generic_reduction import Reduce, ReduceWindow
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.saving import Policy
+from tracefx.control.scan import Scan
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.control.while_loop import While
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.primitive import Primitive
+from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.parameters import operation_from_jax
+from tracefx.interop.jax.values import type_from_jax
+
+_Arrays = Sequence[jax.Array]
+
+# ------------------------------------------------------------------ calls
+
+
+def _call(export: Export, prim: Call, args: _Arrays) -> _Arrays:
+    compiled = prim.jaxpr.memo.get(
+        (export, "jit", prim.label), lambda: jax.jit(export.function(prim.jaxpr, prim.label))
+    )
+    return cast("_Arrays", compiled(*args))
+
+
+def _composite(export: Export, prim: Composite, args: _Arrays) -> _Arrays:
+    def decomposition(*operands: jax.Array, **attributes: object) -> list[jax.Array]:
+        return export.run(prim.jaxpr, operands)
+
+    attributes = {key: _attribute(value) for key, value in prim.attributes}
+    return cast("_Arrays", lax.composite(decomposition, prim.label, prim.version)(*args, **attributes))
+
+
+def _attribute(value: object) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_attribute(x) for x in value])
+    return value.array() if isinstance(value, Numbers) else value
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def _checkpoint(export: Export, prim: Checkpoint, args: _Arrays) -> _Arrays:
+    call = jax.checkpoint(
+        export.function(prim.jaxpr, prim.called), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
+    )
+    return cast("_Arrays", call(*args))
+
+
+def policy_to_jax(policy: Policy | None) -> Callable[..., bool] | None:
+    """What a policy says of JAX's primitives: of those that are no operations here, that they are computed again."""
+    if policy is None:
+        return None
+
+    def asked(primitive: JaxPrimitive, *avals: Any, **params: Any) -> bool:
+        if (kind := VOCABULARY.get(primitive.name)) is None or issubclass(kind, CarriesJaxprs):
+            return False
+        try:
+            prim = operation_from_jax(primitive.name, params)
+        except (TypeError, NotImplementedError):  # it has parameters that no operation here has
+            return False
+        return policy(prim, *map(type_from_jax, avals))
+
+    return asked
+
+
+def _name(export: Export, prim: Name, args: _Arrays) -> _Arrays:
+    return [checkpoint_name(x, prim.label) for x in args]
+
+
+# ------------------------------------------------------------------ loops and branches
+
+
+def _cond(export: Export, prim: Cond, args: _Arrays) -> _Arrays:
+    branches = tuple(map(export.closed, prim.branches))
+    return cast("_Arrays", primitives.cond_p.bind(*args, branches=branches))
+
+
+def _scan(export: Export, prim: Scan, args: _Arrays) -> _Arrays:
+    if prim.checkpoint is not None:
+        return export.run(prim.in_checkpointed_pieces(), args)
+    found = primitives.scan_p.bind(
+        *args,
+        jaxpr=export.closed(prim.jaxpr),
+        length=prim.length,
+        num_carry=prim.num_carry,
+        num_consts=prim.num_consts,
+        reverse=prim.reverse,
+        unroll=prim.unroll,
+    )
+    return cast("_Arrays", found)
+
+
+def _while(export: Export, prim: While, args: _Arrays) -> _Arrays:
+    """A loop with a bound is one that JAX can go back through, in pieces of as many steps as the bound's root."""
+    if prim.max_steps is not None:
+        return export.run(prim.in_checkpointed_pieces(), args)
+    found = primitives.while_p.bind(
+        *args,
+        body_jaxpr=export.closed(prim.body_jaxpr),
+        body_nconsts=prim.body_nconsts,
+        cond_jaxpr=export.closed(prim.cond_jaxpr),
+        cond_nconsts=prim.cond_nconsts,
+    )
+    return cast("_Arrays", found)
+
+
+# ------------------------------------------------------------------ solvers and reductions
+
+
+def _linear_solve(export: Export, prim: LinearSolve, args: _Arrays) -> _Arrays:
+    consts, b = args[: prim.num_consts], list(args[prim.num_consts :])
+    n = len(b)
+    more = len(prim.solve.outs) > n
+
+    def solve(matvec: Callable[..., Any], rhs: _Arrays) -> Any:
+        found = export.run(prim.solve, [*consts, *rhs])
+        return (found[:n], found[n:]) if more else found
+
+    def matvec(x: _Arrays) -> _Arrays:
+        return export.run(prim.matvec, [*consts, *x])
+
+    def transpose_solve(vecmat: Callable[..., Any], rhs: _Arrays) -> Any:
+        assert prim.transpose_solve is not None
+        found = export.run(prim.transpose_solve, [*consts, *rhs])
+        return (found[:n], found[n:]) if more else found
+
+    found = lax.custom_linear_solve(
+        matvec,
+        b,
+        solve,
+        None if prim.transpose_solve is None else transpose_solve,
+        symmetric=prim.vecmat is not None and prim.vecmat == prim.matvec,
+        has_aux=more,
+    )
+    return cast("_Arrays", [*found[0], *found[1]] if more else found)
+
+
+def _folding(export: Export, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
+    def computation(a: Any, b: Any) -> Any:
+        return tuple(export.run(jaxpr, [*a, *b]))
+
+    return computation
+
+
+def _reduce(export: Export, prim: Reduce, args: _Arrays) -> _Arrays:
+    n = len(args) // 2
+    found = lax.reduce(tuple(args[:n]), tuple(args[n:]), _folding(export, prim.jaxpr), prim.dimensions)
+    return cast("_Arrays", found)
+
+
+def _reduce_window(export: Export, prim: ReduceWindow, args: _Arrays) -> _Arrays:
+    n = len(args) // 2
+    found = lax.reduce_window(
+        tuple(args[:n]),
+        tuple(args[n:]),
+        _folding(export, prim.jaxpr),
+        prim.window_dimensions,
+        prim.window_strides,
+        prim.padding,
+        prim.base_dilation,
+        prim.window_dilation,
+    )
+    return cast("_Arrays", found)
+
+
+RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+    {
+        Call: _call,
+        Checkpoint: _checkpoint,
+        Composite: _composite,
+        Cond: _cond,
+        LinearSolve: _linear_solve,
+        Name: _name,
+        Reduce: _reduce,
+        ReduceWindow: _reduce_window,
+        Scan: _scan,
+        While: _while,
+    }
+)
+"""By the classes of operations."""

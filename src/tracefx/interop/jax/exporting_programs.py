@@ -1,0 +1,279 @@
+"""Programs of tracefx, run equation by equation with the primitives of JAX, under whatever JAX traces.
+
+Most operations are primitives of the same name and parameters. The others have a rule, which is a function of the
+export, the operation and its operands; operations that JAX has nothing like are handed to it as they are.
+"""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias, cast, final
+
+import jax
+from attrs import field, frozen
+from jax.extend import core as jax_core
+from jax.extend.core import primitives
+from typing_extensions import override
+
+from tracefx.control.composite import Composite
+from tracefx.control.generic_reduction import ReduceWindow
+from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGrad
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.errors import EscapedTracerError
+from tracefx.core.handler import CURRENT, Handler, Tracer, current
+from tracefx.core.jaxpr import Atom, CarriesJaxprs, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.settings import X64
+from tracefx.core.source import Provenance
+from tracefx.core.values import Value
+from tracefx.interop.jax.parameters import parameters_to_jax
+from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
+from tracefx.interpreters.stage import stage
+from tracefx.ops.bit_generator import RngBitGenerator
+from tracefx.ops.keys import RandomBits, RandomFoldIn, RandomSplit
+from tracefx.ops.linalg.cholesky import CholeskyUpdate, SymmetricProduct
+from tracefx.ops.scattering import ScatterMul
+
+UserRule: TypeAlias = Callable[..., Any]
+"""What an operation does, by its user: a function of JAX's arrays, and of fields by name, to an array or several."""
+
+# ------------------------------------------------------------------ primitives
+
+_LISTED: Final = (
+    jax.lax.linalg.cholesky_update_p,
+    jax.lax.linalg.lu_pivots_to_permutation_p,
+    jax.lax.linalg.ormqr_p,
+    jax.lax.linalg.symmetric_product_p,
+)
+PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
+    {p.name: p for p in (*vars(primitives).values(), *_LISTED) if isinstance(p, jax_core.Primitive)}
+)
+"""Those of JAX's primitives that its users can get at, by their names."""
+
+# ------------------------------------------------------------------ named axes
+
+
+@final
+@frozen(eq=False)
+class _Axes(Handler):
+    """Brings the named axes of JAX's transformations into scope."""
+
+    title: ClassVar[str] = "to_jax"
+    inner: Handler
+    named: Mapping[Any, int]
+
+    @property
+    @override
+    def below(self) -> Handler:
+        return self.inner
+
+    @property
+    @override
+    def axes(self) -> Mapping[Any, int]:
+        return MappingProxyType({**self.inner.axes, **self.named})
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.inner.bind(prim, args)
+
+
+def wide_numbers() -> bool:
+    """Whether JAX's default numbers are of 64 bits."""
+    return bool(jax.numpy.result_type(float) == dtypes.float64)
+
+
+@contextmanager
+def settings_of_jax() -> Iterator[None]:
+    """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
+    names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # JAX warns who depends on them
+    named = {name: jax.lax.axis_size(name) for name in names}
+    token = CURRENT.set(_Axes(current(), named)) if named else None
+    try:
+        with X64.override(wide_numbers()):
+            yield
+    finally:
+        if token is not None:
+            CURRENT.reset(token)
+
+
+# ------------------------------------------------------------------ programs
+
+
+@final
+@frozen(eq=False, repr=False)
+class Export:
+    """How operations are done in JAX."""
+
+    rules: Mapping[type[Primitive], Rule]
+    """For the operations that are no primitives of the same name and parameters."""
+    handed_over: Rule
+    """For those that JAX has nothing like, or no derivatives of."""
+    own: Mapping[str, UserRule] = field(factory=dict)
+    """The user's rules, by the names of operations, which go before all others."""
+
+    def run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
+        """Do in JAX what a program does."""
+        with room_for(jaxpr):
+            return self._run(jaxpr, args)
+
+    def _run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
+        assert not jaxpr.constvars
+        env: list[jax.Array | None] = [None] * jaxpr.var_count
+        for v, x in zip(jaxpr.invars, args, strict=True):
+            env[v.index] = x
+
+        def read(atom: Atom) -> jax.Array:
+            return literal(atom) if isinstance(atom, Literal) else cast("jax.Array", env[atom.index])
+
+        for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
+            scope = _scope(eqn.source)
+            operands = [read(a) for a in eqn.inputs]
+            if scope:
+                with jax.named_scope("/".join(scope)):
+                    outs = self.apply(eqn.prim, operands)
+            else:
+                outs = self.apply(eqn.prim, operands)
+            for v, x in zip(eqn.outs, outs, strict=True):
+                env[v.index] = x
+            for i in unused:
+                env[i] = None
+        return [read(a) for a in jaxpr.outs]
+
+    def apply(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        """Do one operation in JAX."""
+        if (own := self.own.get(prim.name)) is not None:
+            return _by_user(own, prim, args)
+        if not self.knows(prim) or lacks_derivatives(prim) or draws_otherwise(prim, args):
+            return self.handed_over(self, prim, args)
+        return self.bind(prim, args)
+
+    def knows(self, prim: Primitive) -> bool:
+        """Whether JAX has something like the operation."""
+        kind = type(prim)
+        return kind in self.rules or (prim.name in PRIMITIVES and VOCABULARY.get(prim.name) is kind)
+
+    def bind(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        """Do an operation by what JAX has like it."""
+        if (rule := self.rules.get(type(prim))) is not None:
+            return rule(self, prim, args)
+        primitive = PRIMITIVES[prim.name]
+        outs = primitive.bind(*args, **parameters_to_jax(prim))
+        return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
+
+    # -------------------------------------------------------------- programs inside of operations
+
+    def function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
+        """A program as a function of JAX: the same one again, by which JAX knows what it has compiled."""
+        return jaxpr.memo.get((self, "function", label), lambda: self._function(jaxpr, label))
+
+    def _function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
+        def call(*args: jax.Array) -> list[jax.Array]:
+            return self.run(jaxpr, args)
+
+        call.__name__ = call.__qualname__ = label
+        return call
+
+    def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
+        """A program as one of JAX."""
+        key = (self, "program", wide_numbers())
+        return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
+
+    def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
+        theirs = list(map(type_to_jax, jaxpr.in_avals))
+        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in theirs]
+        return jax.make_jaxpr(lambda *args: self.run(jaxpr, args))(*inputs)
+
+    def do(
+        self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray], args: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        """Do in JAX what a function of values does."""
+        with settings_of_jax():
+            jaxpr, consts = stage(f, avals, current(), title="to_jax")
+        return self.run(jaxpr.closed(), [*map(constant, consts), *args])
+
+    @override
+    def __repr__(self) -> str:
+        return f"to_jax(rules={list(self.own)})" if self.own else "to_jax"
+
+
+Rule: TypeAlias = Callable[[Export, Any, Sequence[jax.Array]], Sequence[jax.Array]]
+
+
+def lacks_derivatives(prim: Primitive) -> bool:
+    """Whether JAX has the operation, but of its derivatives less than there is here."""
+    if isinstance(prim, ScatterMul):
+        return not prim.unique_indices
+    return isinstance(
+        prim, CholeskyUpdate | Composite | IgammaGradA | RandomGammaGrad | ReduceWindow | SymmetricProduct
+    )
+
+
+def draws_otherwise(prim: Primitive, args: Sequence[jax.Array]) -> bool:
+    """Whether JAX has the operation, but draws other numbers if there are several keys: each is for itself here."""
+    if isinstance(prim, RngBitGenerator):
+        return args[0].ndim > 1
+    if isinstance(prim, RandomBits):
+        return dtype_from_jax(args[0].dtype) != dtypes.key_fry
+    return isinstance(prim, RandomSplit | RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
+
+
+def _by_user(rule: UserRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    outs = rule(prim, *args)
+    return outs if isinstance(outs, tuple | list) else [outs]
+
+
+def _scope(source: Provenance | None) -> tuple[str, ...]:
+    return () if source is None else source.scope
+
+
+# ------------------------------------------------------------------ values
+
+
+def literal(x: Literal) -> jax.Array:
+    """A number of a program."""
+    host = x.numpy()
+    if not x.aval.weak_type:
+        return cast("jax.Array", host)  # which JAX takes for a literal, too
+    weak: jax.Array = primitives.convert_element_type_p.bind(host, new_dtype=host.dtype, weak_type=True, sharding=None)
+    return weak
+
+
+def constant(x: Value) -> jax.Array:
+    """A value that a program closes over."""
+    if isinstance(x, Literal):
+        return literal(x)
+    if isinstance(x, Tracer):
+        raise EscapedTracerError(
+            f"to_jax: the function closes over {x}, which {x.handler.title} of tracefx traces: JAX can't compute with "
+            "it. Make it an argument, of a function of JAX that tracefx.interop.jax.from_jax is given"
+        )
+    return as_jax(x)
+
+
+def room_for(jaxpr: Jaxpr) -> AbstractContextManager[None]:
+    """JAX's settings for a program: it has numbers of 64 bits only where it is set to."""
+    return jax.enable_x64(True) if is_wide(jaxpr) else nullcontext()
+
+
+def is_wide(jaxpr: Jaxpr) -> bool:
+    """Whether a program has numbers of 64 bits, or complex ones of 128."""
+    return jaxpr.memo.get("wide", lambda: _is_wide(jaxpr))
+
+
+def _is_wide(jaxpr: Jaxpr) -> bool:
+    atoms = [*jaxpr.invars, *[v for eqn in jaxpr.eqns for v in (*eqn.inputs, *eqn.outs)], *jaxpr.outs]
+    if any(a.aval.dtype in WIDE for a in atoms):
+        return True
+    bodies = [b for eqn in jaxpr.eqns if isinstance(eqn.prim, CarriesJaxprs) for b in eqn.prim.jaxprs()]
+    return any(map(is_wide, bodies))
+
+
+WIDE: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})

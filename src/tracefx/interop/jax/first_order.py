@@ -1,0 +1,204 @@
+"""Rules for JAX's primitives without programs inside that are no operation of the same name and parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from tracefx import random
+from tracefx.control.platform import PlatformIndex
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.interop.jax.parameters import operation_from_jax
+from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
+from tracefx.ops.basis import filled, reduce_sum, reshape, transpose
+from tracefx.ops.bitwise import bitwise_xor
+from tracefx.ops.comparison import eq, le, lt
+from tracefx.ops.elementwise import add
+from tracefx.ops.reduction import reduce_max, reduce_min
+from tracefx.ops.representation import bitcast_convert_type
+from tracefx.ops.scattering import Scatter
+from tracefx.ops.selection import select
+from tracefx.ops.shape import iota
+from tracefx.transforms.scatter_apply import applied_at
+from tracefx.transforms.vmap import vmap
+
+# ------------------------------------------------------------------ the same under another name, or nothing at all
+
+
+def _as_it_is(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Where an array lies, who has copied it, and along which devices it is the same: on one device no matter."""
+    return args
+
+
+def _sum(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    x, y = args
+    return [add(x, y)]
+
+
+def _reshape(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    (x,), params = args, eqn.params
+    if params["dimensions"] is not None:
+        x = transpose(x, params["dimensions"])
+    return [reshape(x, params["new_sizes"])]
+
+
+def _empty(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    return [filled(aval, 0) for aval in given_types(eqn)]
+
+
+# ------------------------------------------------------------------ collectives
+
+_Reduce = Callable[[Value, Sequence[int]], Array]
+
+
+def _reduction(reduce: _Reduce) -> Rule:
+    def rule(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+        """Along named axes, and along those that `jax.vmap` has made axes of the operands."""
+        axes = eqn.params["axes"]
+        places = [a for a in axes if isinstance(a, int)]
+        names = tuple([a for a in axes if not isinstance(a, int)])
+        values: Sequence[Value] = [reduce(x, places) for x in args] if places else args
+        if not names:
+            return values
+        sizes = tuple(map(translation.size, names))
+        params = {**eqn.params, "axes": names}
+        prim = operation_from_jax(eqn.primitive.name, params, axis_sizes=sizes)
+        return [bind1(prim, x) for x in values]
+
+    return rule
+
+
+def _along_one(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """A collective that has the size of its axis as a field."""
+    name = eqn.params["axis_name"]
+    sizes = map(translation.size, name) if isinstance(name, tuple) else [translation.size(name)]
+    return bind(operation_from_jax(eqn.primitive.name, eqn.params, axis_size=math.prod(sizes)), *args)
+
+
+# ------------------------------------------------------------------ scatters
+
+
+def _scatter(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """With a program of its own it applies that program, which doesn't look at the updates, to what it finds."""
+    prim = operation_from_jax("scatter", eqn.params)
+    if eqn.params["update_jaxpr"] is None:
+        return bind(prim, *args)
+    assert isinstance(prim, Scatter)
+    x, indices, updates = args
+    consts = list(map(translation.constant, eqn.params["update_consts"]))
+
+    def changed(old: Array) -> Array:
+        none = filled(ShapedArray((), updates.aval.dtype), 0)
+
+        def one(element: Array) -> Array:
+            (out,) = translation.run(eqn.params["update_jaxpr"], [*consts, element, none])
+            return as_array(out)
+
+        return reshape(vmap(one)(reshape(old, (old.size,))), old.shape)
+
+    return [applied_at(prim, x, indices, changed, updates.aval.shape)]
+
+
+# ------------------------------------------------------------------ comparisons in the order of all numbers
+
+
+def _total(compare: Callable[[Value, Value], Array]) -> Rule:
+    """NaNs have a place in this order, and -0.0 is below 0.0: that of the bits, read as numbers with a sign."""
+
+    def rule(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+        x, y = args
+        if not dtypes.is_float(x.aval.dtype):
+            return [compare(x, y)]
+        return [compare(_ordered(x), _ordered(y))]
+
+    return rule
+
+
+def _ordered(x: Value) -> Array:
+    bits = dtypes.itemsize_bits(x.aval.dtype)
+    ints = bitcast_convert_type(x, f"int{bits}")
+    largest = filled(ShapedArray(ints.shape, ints.dtype), (1 << (bits - 1)) - 1)
+    return select(lt(ints, filled(ints.aval.strong(), 0)), bitwise_xor(ints, as_array(largest)), ints)
+
+
+# ------------------------------------------------------------------ random numbers
+
+
+def _random_gamma(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Each key of several, as there are under `jax.vmap`, draws what it draws alone."""
+    keys, a = map(as_array, args)
+    draw = random.loggamma if eqn.params["log_space"] else random.gamma
+    if not keys.ndim:
+        return [draw(keys, a, a.shape, a.dtype)]
+    rest = a.shape[keys.ndim :]
+    flat = reshape(a, (keys.size, *rest))
+    out = vmap(lambda key, a: draw(key, a, rest, a.dtype))(reshape(keys, (keys.size,)), flat)
+    return [reshape(out, a.shape)]
+
+
+def _counters(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """The numbers of an array's elements, in two words."""
+    shape = eqn.params["shape"]
+    size = math.prod(shape)
+    if size >= 1 << 32:
+        raise NotImplementedError(f"from_jax: iota_2x32_shape of {shape} has more elements than one word can count")
+    high = as_array(filled(ShapedArray(shape, dtypes.uint32), 0))
+    return [high, reshape(iota(np.uint32, size), shape)]
+
+
+# ------------------------------------------------------------------ platforms
+
+
+def _platform(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    *named, last = eqn.params["platforms"]
+    groups = named if last is None else [*named, last]
+    if any(len(group) != 1 for group in groups):
+        raise NotImplementedError(
+            f"from_jax: platform_index of {eqn.params['platforms']}: a branch must be for one platform, or the default"
+        )
+    return bind(PlatformIndex(tuple([name for (name,) in groups]), last is None))
+
+
+def _ours(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """An operation of tracefx that `to_jax` handed to JAX as it is."""
+    prim: Primitive = eqn.params["prim"]
+    return bind(prim, *args)
+
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "add_any": _sum,
+        "all_to_all": _along_one,
+        "axis_index": _along_one,
+        "copy": _as_it_is,
+        "device_put": _as_it_is,
+        "empty": _empty,
+        "empty2": _empty,
+        "eq_to": _total(eq),
+        "iota_2x32_shape": _counters,
+        "layout_constraint": _as_it_is,
+        "le_to": _total(le),
+        "lt_to": _total(lt),
+        "platform_index": _platform,
+        "pmax": _reduction(reduce_max),
+        "pmin": _reduction(reduce_min),
+        "ppermute": _along_one,
+        "psum": _reduction(reduce_sum),
+        "random_gamma": _random_gamma,
+        "reshape": _reshape,
+        "reshard": _as_it_is,
+        "scatter": _scatter,
+        "sharding_constraint": _as_it_is,
+        "tracefx_operation": _ours,
+    }
+)
+"""By the names of JAX's primitives."""

@@ -1,0 +1,212 @@
+"""`from_jax`: functions written with JAX as functions of tracefx."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType, MethodType
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar, cast, final, overload
+
+import jax
+import numpy as np
+from attrs import frozen
+from typing_extensions import ParamSpec, override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.bounds import keep
+from tracefx.core.equality import strict
+from tracefx.core.handler import as_array, current
+from tracefx.core.jaxpr import eval_jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.settings import X64
+from tracefx.core.values import Value, as_value
+from tracefx.interop.jax import callables, controlled, first_order
+from tracefx.interop.jax.reasons import REASONS
+from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
+from tracefx.interop.jax.values import as_tracefx, type_to_jax
+from tracefx.transforms.arguments import name_of, require_callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType({**first_order.RULES, **controlled.RULES, **callables.RULES})
+"""The rules for JAX's primitives that are no operation of the same name and parameters."""
+KINDS: Final = 1024
+"""Of calls that an imported function is known for at a time."""
+
+
+class _Signature(NamedTuple):
+    """All that an import depends on beside the function and its rules."""
+
+    in_tree: Any
+    avals: tuple[ShapedArray | None, ...]
+    """Of the leaves, none for those that are static."""
+    statics: tuple[Hashable, ...]
+    x64: bool
+    axes: tuple[tuple[Hashable, int], ...]
+    settings: tuple[object, ...]
+
+
+@final
+@frozen(eq=False)
+class _Imported:
+    """A function of JAX for one kind of arguments."""
+
+    program: Program
+    out_tree: Any
+    statics: tuple[tuple[int, object], ...]
+    """The leaves of the result that are no arrays, by their places."""
+
+    def results(self, outs: Sequence[Value]) -> Any:
+        static, given = dict(self.statics), iter(outs)
+        leaves = [static[i] if i in static else as_array(next(given)) for i in range(self.out_tree.num_leaves)]
+        return jax.tree_util.tree_unflatten(self.out_tree, leaves)
+
+
+_SETTINGS: Final = (
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_explicit_x64_dtypes",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_threefry_partitionable",
+)
+"""Those of JAX's settings that its programs depend on."""
+
+
+def _settings() -> tuple[object, ...]:
+    return tuple([getattr(jax.config, name, None) for name in _SETTINGS])
+
+
+@final
+class FromJax(Generic[P, R]):
+    """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
+
+    __wrapped__: Callable[P, R]
+    __name__: str
+
+    def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserRule]) -> None:
+        require_callable("from_jax", fun)
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._name = name_of(fun)
+        self._rules = rules
+        self._known: dict[_Signature, _Imported] = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
+        values = [_value(leaf) for leaf in leaves]
+        avals = tuple([None if x is None else x.aval for x in values])
+        statics = tuple([_static(x) for x, value in zip(leaves, values, strict=True) if value is None])
+        key = _Signature(in_tree, avals, statics, X64.value, tuple(current().axes.items()), _settings())
+        try:
+            imported = self._known.get(key)
+        except TypeError as error:
+            raise self._not_hashable(leaves, values, in_tree) from error
+        if imported is None:
+            imported = keep(self._known, key, self._import(key, leaves), KINDS)
+        program = imported.program
+        given = [x for x in values if x is not None]
+        outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *given])
+        return cast(R, imported.results(outs))
+
+    def _import(self, key: _Signature, leaves: Sequence[Any]) -> _Imported:
+        out_tree: Any = None
+        statics: list[tuple[int, object]] = []
+
+        def flat(*arrays: Any) -> list[Any]:
+            nonlocal out_tree
+            given = iter(arrays)
+            full = [leaf if aval is None else next(given) for leaf, aval in zip(leaves, key.avals, strict=True)]
+            args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, full)
+            outs, out_tree = jax.tree_util.tree_flatten(self._fun(*args, **kwargs))
+            statics[:] = [(i, x) for i, x in enumerate(outs) if not isinstance(x, jax.Array | np.ndarray | np.generic)]
+            places = {i for i, _ in statics}
+            return [x for i, x in enumerate(outs) if i not in places]
+
+        flat.__name__ = self._name
+        translation = Translation(RULES, REASONS, self._rules, key.x64, key.axes)
+        avals = [aval for aval in key.avals if aval is not None]
+        if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
+            self._require_wide(avals)
+        traced = translation.traced(flat, list(map(type_to_jax, avals)))
+        return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
+
+    def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
+        """JAX takes arrays of 64 bits as they are if it is told to."""
+        mode: Any = getattr(jax.config, "jax_explicit_x64_dtypes", None)
+        if getattr(mode, "name", "") != "ALLOW":
+            raise TypeError(
+                f"from_jax: {self._name} was called with arrays of types {show_avals(avals)}, but JAX is set to "
+                "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep "
+                'dtypes that are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
+            )
+
+    def _not_hashable(self, leaves: Sequence[Any], values: Sequence[Value | None], in_tree: Any) -> TypeError:
+        paths, _ = jax.tree_util.tree_flatten_with_path(jax.tree_util.tree_unflatten(in_tree, range(len(leaves))))
+        for leaf, value, (path, _) in zip(leaves, values, paths, strict=True):
+            if value is None:
+                try:
+                    hash(leaf)
+                except TypeError:
+                    (which, *rest) = path
+                    return TypeError(
+                        f"from_jax: in the {'keyword' if which.idx else 'positional'} arguments of {self._name}, "
+                        f"{jax.tree_util.keystr(tuple(rest))} is no array, so that a program is traced for it, but it "
+                        f"can't be hashed: {leaf!r} of type {type(leaf).__name__}. Let the function close over it, or "
+                        "register its type with jax.tree_util if it holds arrays"
+                    )
+        return TypeError(f"from_jax: the structure of the arguments of {self._name} can't be hashed: {in_tree}")
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[..., R]: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | Callable[..., R]:
+        return self if instance is None else cast("Callable[..., R]", MethodType(self, instance))
+
+    @override
+    def __repr__(self) -> str:
+        return f"from_jax({self._name})"
+
+
+def _value(leaf: object) -> Value | None:
+    """A leaf as a value, if it is an array of any kind. Python numbers are none: the function gets them as they are."""
+    if isinstance(leaf, Array | Literal | np.ndarray | np.generic):
+        return as_value(leaf)
+    return as_tracefx(leaf) if isinstance(leaf, jax.Array) else None
+
+
+def _static(leaf: object) -> Hashable:
+    return strict(leaf)
+
+
+def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserRule] | None = None) -> Callable[P, R]:
+    """`fun`, which is written with JAX, as a function of tracefx: transformations and handlers see all that it does.
+
+    JAX traces it once for each kind of arguments, and what it finds is done by the operations of tracefx under the
+    handlers that are in force. Arguments and results are trees of JAX's: what Flax, Equinox and Optax have registered.
+    Leaves that are arrays are traced. All others, Python's numbers too, are handed to the function as they are: one is
+    traced for each of their values, which have to be hashable. Derivatives that the function defines are kept, as are
+    the names of what it calls and the lines where it was written. With `tracefx.enable_x64` JAX computes with 64 bits
+    too.
+
+    Of JAX's primitives nearly all are operations here. `rules` says what others do, by their names: functions of
+    arrays, and by keyword of the parameters that JAX gives, to an array or several.
+
+    The function is one of arrays: what it changes or looks up outside of them is what was there when it was traced, as
+    with `jax.jit`. Raises MissingRuleError for a primitive without a counterpart, TypeError for an argument that is no
+    array and can't be hashed.
+
+    >>> import jax
+    >>> import tracefx as fx
+    >>> @from_jax
+    ... def loss(w, x):
+    ...     return jax.numpy.sum(jax.nn.relu(x @ w) ** 2)
+    >>> x = fx.numpy.ones((2, 3))
+    >>> fx.grad(loss)(fx.numpy.arange(3.0), x)
+    Array([12., 12., 12.], dtype=float32)
+    """
+    return FromJax(fun, NO_RULES if rules is None else MappingProxyType(dict(rules)))

@@ -1,0 +1,250 @@
+"""JAX's programs, run equation by equation with the operations of tracefx, under whatever handler is current.
+
+Most primitives are operations of the same name and parameters. The others have a rule, which is a function of the
+translation, the equation and its operands. Programs inside of equations become programs here, each of them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+
+import jax
+import numpy as np
+from attrs import field, frozen
+from jax.extend import core as jax_core
+
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.errors import MissingRuleError
+from tracefx.core.handler import as_array, bind, current
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.source import ORIGIN, Source, at
+from tracefx.core.values import Value, as_value, from_numpy
+from tracefx.interop.jax.parameters import operation_from_jax
+from tracefx.interop.jax.places import own_place, place_of
+from tracefx.interop.jax.values import JaxType, as_tracefx, type_from_jax
+from tracefx.interpreters.stage import stage
+from tracefx.ops.basis import broadcast_to, retyped
+from tracefx.ops.elementwise import Elementwise
+
+JaxProgram: TypeAlias = jax_core.Jaxpr | jax_core.ClosedJaxpr
+UserRule: TypeAlias = Callable[..., Any]
+"""What a primitive does, by its user: a function of arrays, and of JAX's parameters by name, to an array or several."""
+
+
+class Equation(Protocol):
+    """What rules ask of one of JAX's equations."""
+
+    @property
+    def primitive(self) -> jax_core.Primitive: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def outvars(self) -> Sequence[Any]: ...
+
+
+class Program(NamedTuple):
+    """A program of JAX as one of ours, whose first inputs are the arrays that JAX's holds."""
+
+    jaxpr: Jaxpr
+    consts: tuple[Value, ...]
+
+
+@final
+@frozen(eq=False)
+class Translation:
+    """What one import of a program knows: the rules, the settings that JAX traces with, and what it has translated.
+
+    Rules of derivatives keep it, and trace more of JAX when they are asked.
+    """
+
+    rules: Mapping[str, Rule]
+    """For the primitives that are no operations of the same name and parameters."""
+    reasons: Mapping[str, str]
+    """Why primitives are not translated."""
+    own: Mapping[str, UserRule]
+    """The user's rules, which go before all others."""
+    x64: bool
+    axes: tuple[tuple[Hashable, int], ...]
+    """The named axes in scope and their sizes."""
+    programs: dict[Hashable, tuple[JaxProgram, Program]] = field(factory=dict, init=False)
+    """By the identity of JAX's program, which is kept so that nothing else takes its place, the types of its inputs,
+    and, if it has equations without a line of their own, the place of the equation that calls it."""
+    consts: dict[int, tuple[object, Value]] = field(factory=dict, init=False)
+    """The same for arrays: one that several programs hold is one here."""
+
+    # -------------------------------------------------------------- tracing JAX
+
+    def settings(self) -> AbstractContextManager[None]:
+        """JAX's settings while it traces."""
+        settings: AbstractContextManager[None] = jax.enable_x64(self.x64)
+        return settings
+
+    def traced(self, f: Callable[..., Sequence[object]], avals: Sequence[JaxType]) -> jax_core.ClosedJaxpr:
+        """JAX's program of a function of arrays."""
+        with self.settings():
+            return jax.make_jaxpr(f, axis_env=self.axes)(*avals)
+
+    def size(self, name: Hashable) -> int:
+        """How large a named axis is."""
+        return dict(self.axes)[name]
+
+    # -------------------------------------------------------------- programs
+
+    def program(self, theirs: JaxProgram, avals: Sequence[ShapedArray] | None = None) -> Program:
+        """A program of JAX as one of ours, for inputs of these types, which differ from JAX's in weakness at most."""
+        given = tuple(types_in(theirs) if avals is None else avals)
+        key = id(theirs), given, self._around(theirs)
+        known = self.programs.get(key)
+        if known is None:
+            known = self.programs[key] = theirs, self.staged(lambda *xs: self.run(theirs, xs), given)
+        return known[1]
+
+    def _around(self, theirs: JaxProgram) -> Hashable:
+        around = ORIGIN.get()
+        if around is None or all(own_place(eqn.source_info) is not None for eqn in opened(theirs)[0].eqns):
+            return None
+        return (around.code, around.lasti) if isinstance(around, Source) else around
+
+    def staged(self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray]) -> Program:
+        """What a function of values does, as a program."""
+        jaxpr, consts = stage(f, avals, current(), title="from_jax")
+        return Program(jaxpr.closed(), tuple(consts))
+
+    def run(self, theirs: JaxProgram, args: Sequence[Value]) -> list[Value]:
+        """Do under the current handler what a program of JAX does."""
+        jaxpr, consts = opened(theirs)
+        env: dict[Any, Value] = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
+        env.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> Value:
+            return self.literal(atom) if isinstance(atom, jax_core.Literal) else env[atom]
+
+        around = ORIGIN.get()
+        token = ORIGIN.set(around)
+        try:
+            for eqn in jaxpr.eqns:
+                ORIGIN.set(place_of(eqn.source_info, around))
+                outs = self.bind(eqn, [read(x) for x in eqn.invars])
+                env.update(zip(eqn.outvars, outs, strict=True))
+        finally:
+            ORIGIN.reset(token)
+        return [read(x) for x in jaxpr.outvars]
+
+    def bind(self, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+        """Do what one equation does."""
+        name = eqn.primitive.name
+        outs: Sequence[Value]
+        if (own := self.own.get(name)) is not None:
+            outs = _by_user(own, eqn, args)
+        elif (rule := self.rules.get(name)) is not None:
+            outs = rule(self, eqn, args)
+        elif name in VOCABULARY and name not in self.reasons:
+            outs = bind(operation_from_jax(name, eqn.params), *_of_one_shape(name, eqn, args))
+        else:
+            raise self.untranslated(name)
+        _require_types(eqn, outs)
+        return outs
+
+    def untranslated(self, name: str) -> MissingRuleError:
+        reason = self.reasons.get(name, "it is none of JAX's own, or newer than this")
+        return MissingRuleError(
+            f"from_jax: JAX's primitive {name!r}{at(ORIGIN.get())} has no counterpart in tracefx: {reason}. To say "
+            f"what it does, give from_jax(f, rules={{{name!r}: rule}}), where rule(*arrays, **parameters) gets the "
+            "parameters that JAX's primitive has and computes the results with tracefx"
+        )
+
+    # -------------------------------------------------------------- values
+
+    def literal(self, atom: Any) -> Value:
+        aval = type_from_jax(atom.aval)
+        if aval.shape or not _is_number(aval):
+            return self.constant(atom.val)
+        return Literal(np.asarray(atom.val).item(), aval)
+
+    def constant(self, x: object) -> Value:
+        """An array that JAX's program holds."""
+        known = self.consts.get(id(x))
+        if known is None:
+            known = self.consts[id(x)] = x, _constant(x)
+        return known[1]
+
+
+Rule: TypeAlias = Callable[[Translation, Equation, Sequence[Value]], Sequence[Value]]
+NO_RULES: Final[Mapping[str, UserRule]] = MappingProxyType({})
+
+
+def _is_number(aval: ShapedArray) -> bool:
+    return aval.dtype.names is None  # neither random keys nor float0
+
+
+def _constant(x: object) -> Value:
+    if isinstance(x, jax.Array):
+        return as_tracefx(x)
+    host = np.asarray(x)
+    if not host.ndim and host.dtype.names is None:
+        return as_value(host[()]) if host.dtype.itemsize < 8 else from_numpy(host, host.dtype)
+    return from_numpy(host, host.dtype)
+
+
+def opened(theirs: JaxProgram) -> tuple[jax_core.Jaxpr, Sequence[object]]:
+    """A program of JAX apart from the arrays that it holds."""
+    return (theirs.jaxpr, theirs.consts) if isinstance(theirs, jax_core.ClosedJaxpr) else (theirs, ())
+
+
+def types_in(theirs: JaxProgram) -> list[ShapedArray]:
+    """The types of the inputs of a program of JAX."""
+    return [type_from_jax(v.aval) for v in opened(theirs)[0].invars]
+
+
+def types_out(theirs: JaxProgram) -> list[ShapedArray]:
+    """The types of the outputs of a program of JAX."""
+    return [type_from_jax(v.aval) for v in opened(theirs)[0].outvars]
+
+
+def given_types(eqn: Equation) -> list[ShapedArray]:
+    """The types of an equation's results, as JAX has them."""
+    return [type_from_jax(v.aval) for v in eqn.outvars]
+
+
+def typed(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
+    """The values, their types weak or not as `avals` are."""
+    return [
+        x if x.aval == aval else retyped(x, aval.dtype, aval.weak_type) for x, aval in zip(values, avals, strict=True)
+    ]
+
+
+def _of_one_shape(name: str, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Operands as elementwise operations take them here: JAX's stretch axes of size 1."""
+    if len(args) < 2 or not issubclass(VOCABULARY[name], Elementwise):
+        return args
+    shape = eqn.outvars[0].aval.shape
+    return [x if x.aval.shape in ((), shape) else broadcast_to(x, shape) for x in args]
+
+
+def _by_user(rule: UserRule, eqn: Equation, args: Sequence[Value]) -> list[Value]:
+    found = rule(*[as_array(x) for x in args], **eqn.params)
+    outs = found if isinstance(found, tuple | list) else [found]
+    if len(outs) != len(eqn.outvars):
+        raise TypeError(
+            f"from_jax: the rule for {eqn.primitive.name!r} gave {len(outs)} result{'s' * (len(outs) != 1)}, but JAX's "
+            f"primitive has {len(eqn.outvars)}{at(ORIGIN.get())}"
+        )
+    return [as_value(x, f"from_jax: what the rule for {eqn.primitive.name!r} gave") for x in outs]
+
+
+def _require_types(eqn: Equation, outs: Sequence[Value]) -> None:
+    """`TypeError` unless results have the shapes and dtypes that JAX says. Whether a type is weak is no matter."""
+    for v, x in zip(eqn.outvars, outs, strict=True):
+        aval = x.aval
+        if aval.shape != v.aval.shape or (aval.dtype != v.aval.dtype and aval.dtype.names is None):
+            raise TypeError(
+                f"from_jax: {eqn.primitive.name}{at(ORIGIN.get())} gave {show_avals([o.aval for o in outs])} where "
+                f"JAX's primitive gives {show_avals(given_types(eqn))}"
+            )

@@ -1,0 +1,283 @@
+"""The page: one HTML document that needs nothing else, and the value that holds it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core.source import Place
+from tracefx.handlers.counting.cost import si
+from tracefx.pictures.graphs import Graph, graph_of
+from tracefx.pictures.kinds import LEGEND
+from tracefx.pictures.programs import Body, Description
+from tracefx.pictures.rows import ProgramRows, percent, source_rows, text, text_rows, work_by_source
+from tracefx.pictures.sources import Sources, shown_path, sources_of
+from tracefx.pictures.steps import Stage
+from tracefx.pictures.texts import operations
+
+Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
+
+_ASSETS: Final = resources.files(__package__) / "assets"
+_SLOT: Final = re.compile(r"\{\{(\w+)\}\}")
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""The page may load nothing, whatever it shows."""
+
+
+@final
+@frozen(repr=False)
+class Page:
+    """A page about a program: HTML that needs no other file and no network.
+
+    A notebook shows it in a frame of its own, so that its styles and scripts stay apart from the notebook's.
+    """
+
+    title: str
+    html: str = field(repr=False)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the page to a file, and give the file's path."""
+        file = Path(path)
+        file.write_text(self.html, encoding="utf-8")
+        return file
+
+    def open(self) -> Path:
+        """Show the page in a browser, from a temporary file, and give that file's path."""
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", prefix="tracefx-", suffix=".html", delete=False
+        ) as file:
+            file.write(self.html)
+        path = Path(file.name)
+        webbrowser.open(path.as_uri())
+        return path
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:36em;border:1px solid #8884;border-radius:6px;resize:vertical;overflow:auto"
+        frame = f'<iframe title="{escape(self.title)}" sandbox="allow-scripts" style="{style}"'
+        return f'{frame} srcdoc="{escape(self.html)}"></iframe>'
+
+    @override
+    def __repr__(self) -> str:
+        size = si(len(self.html.encode()), "B")
+        return f"Page({self.title!r}, {size}): .save(path) writes it, .open() shows it in a browser"
+
+
+def page_of(title: str, stages: Sequence[Stage]) -> Page:
+    """The page of a program's steps."""
+    sources = sources_of(_places(stages))
+    panes = [_pane(i, stage, sources) for i, stage in enumerate(stages)]
+    data = {
+        "steps": [_data(i, stage, sources) for i, stage in enumerate(stages)],
+        "places": [f"{shown_path(file)}:{line}" for file, line in sources.index],
+    }
+    tabs = [_tab(str(i), text(stage.title), f"<small>{_count(stage)}</small>") for i, stage in enumerate(stages)]
+    source = ""
+    if any(file.excerpts for file in sources.files):
+        tabs.insert(0, _tab("s", "source", ""))
+        source = (
+            '<section class="pane source" data-pane="s" aria-label="source"><div class="rows">'
+            f"{source_rows(sources.files)}</div></section>"
+        )
+    legend = "".join([f'<li class="k-{kind}"><u>■</u> {text(words)}</li>' for kind, words in LEGEND.items()])
+    # A script ends where its text says so, in whatever string that stands.
+    inside = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {
+        "title": text(title),
+        "policy": _POLICY,
+        "style": _asset("page.css"),
+        "script": _asset("page.js"),
+        "legend": legend,
+        "tabs": "".join(tabs),
+        "panes": source + "".join(panes),
+        "data": inside,
+    }
+    # In one go: what is put in may look like a slot itself.
+    return Page(title, _SLOT.sub(lambda slot: parts[slot[1]], _asset("page.html")))
+
+
+def _tab(pane: str, title: str, count: str) -> str:
+    return f'<button class="tab" data-pane="{pane}" aria-pressed="true">{title}{count}</button>'
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _places(stages: Sequence[Stage]) -> Iterator[Place | None]:
+    for stage in stages:
+        if stage.program is not None:
+            for line in stage.program.lines():
+                yield line.place
+        for each in stage.text:
+            yield each.place
+
+
+def _count(stage: Stage) -> int:
+    return operations(stage.text) if stage.program is None else stage.program.count
+
+
+# ------------------------------------------------------------------ one step
+
+
+def _pane(i: int, stage: Stage, sources: Sources) -> str:
+    heading = f"<h2>{text(stage.title)}</h2><p>{text(stage.about)}</p>"
+    if stage.program is None:
+        columns = ""
+        body = f'<div class="rows code">{text_rows(str(i), stage.text, sources)}</div>'
+        heading += _totals([("operations", str(_count(stage)), "")])
+    else:
+        program = stage.program
+        views = (
+            '<span class="views"><button data-view="code" aria-pressed="true">code</button>'
+            '<button data-view="graph" aria-pressed="false">graph</button></span>'
+        )
+        heading = f"{views}{heading}{_totals(_figures(program))}{_timeline(program)}"
+        columns = (
+            '<div class="r cols" aria-hidden="true"><span class="n"></span><span>equation</span><span class="c">work'
+            '</span><span class="m">bytes</span><span class="l">memory</span></div>'
+        )
+        rows = ProgramRows(str(i), program, sources).html()
+        body = (
+            f'<div class="rows code">{columns}{rows}</div>'
+            '<div class="graph" hidden><svg role="img" aria-label="the program as a graph"></svg><div class="zoom">'
+            '<button data-zoom="in" aria-label="nearer">+</button>'
+            '<button data-zoom="out" aria-label="farther">−</button>'
+            '<button data-zoom="fit" aria-label="all of it">fit</button>'
+            '<button data-zoom="open" aria-label="open all bodies">open all</button>'
+            '<button data-zoom="close" aria-label="close all bodies">close all</button></div></div>'
+        )
+    return (
+        f'<section class="pane step" data-pane="{i}" aria-label="{escape(stage.title)}"><header>{heading}</header>'
+        f"{body}</section>"
+    )
+
+
+_Figure: TypeAlias = tuple[str, str, str]
+"""What it is, how much, and what to say of it where someone points."""
+
+
+def _figures(program: Description) -> list[_Figure]:
+    total = program.total
+    held = f"inputs {si(program.argument_bytes, 'B')}, constants {si(program.constant_bytes, 'B')}, "
+    intensity = f"{total.flops / total.bytes_accessed:.3g} flop for each byte" if total.bytes_accessed else ""
+    figures = [
+        ("equations", str(program.count), "those in bodies too"),
+        ("flop", si(total.flops), f"{total.flops:,}"),
+        ("transcendental", si(total.transcendentals), f"{total.transcendentals:,} exponentials, roots, sines"),
+        ("integer", si(total.integer_ops), f"{total.integer_ops:,} operations on integers and booleans"),
+        ("read", si(total.bytes_read, "B"), f"{total.bytes_read:,} bytes; {intensity}"),
+        ("written", si(total.bytes_written, "B"), f"{total.bytes_written:,} bytes"),
+        (
+            "peak memory",
+            si(program.peak, "B"),
+            f"{program.peak:,} bytes; {held}results {si(program.output_bytes, 'B')}",
+        ),
+    ]
+    return [figure for figure in figures if figure[1] != "0" or figure[0] in ("equations", "flop")]
+
+
+def _totals(figures: Sequence[_Figure]) -> str:
+    parts = [
+        f'<div title="{escape(more)}"><dt>{text(what)}</dt><dd>{text(much)}</dd></div>' for what, much, more in figures
+    ]
+    return f'<dl class="totals">{"".join(parts)}</dl>'
+
+
+_POINTS: Final = 300
+
+
+def _timeline(program: Description) -> str:
+    """Live memory from line to line, as a curve: for many lines the most of several."""
+    held = [(line.number, line.during) for line in program.lines() if not line.bodies]
+    if len(held) < 2:
+        return ""
+    each = -(-len(held) // _POINTS)
+    columns = [max(held[k : k + each], key=lambda at: at[1]) for k in range(0, len(held), each)]
+    most = max([size for _, size in held])
+    lowest = min([program.argument_bytes + program.constant_bytes, *[size for _, size in held]])
+    points = "".join([f"V{40 - 38 * size / (most or 1):.1f}h1" for _, size in columns])
+    level = f"{40 - 38 * lowest / (most or 1):.1f}"
+    top = next(i for i, (_, size) in enumerate(columns) if size == most)
+    lines = ",".join([str(number) for number, _ in columns])
+    return (
+        f'<svg class="time" viewBox="0 0 {len(columns)} 40" preserveAspectRatio="none" data-lines="{lines}" role="img" '
+        f'aria-label="live memory from line to line, {si(most, "B")} at most">'
+        f"<title>live memory from line to line, {si(most, 'B')} at most; click to go there</title>"
+        f'<path d="M0,40{points}V40z"/><path class="base" d="M0,{level}H{len(columns)}"/>'
+        f'<path class="top" d="M{top + 0.5},0V40"/></svg>'
+    )
+
+
+# ------------------------------------------------------------------ what the script needs
+
+
+def _data(i: int, stage: Stage, sources: Sources) -> dict[str, Json]:
+    program = stage.program
+    if program is None:
+        return {"text": 1}
+    scopes: dict[str, int] = {"": 0}
+    lines: list[Json] = []
+    for line in program.lines():
+        work = line.work
+        scope = scopes.setdefault("/".join(line.scope), len(scopes))
+        amounts = [work.flops, work.transcendentals, work.integer_ops, work.bytes_read, work.bytes_written]
+        lines.append([*amounts, line.runs, line.during, line.after, scope])
+    work_of = work_by_source(program, sources)
+    total = max([work for work, _ in work_of.values()], default=0)
+    types: dict[str, int] = {}
+    graphs: dict[str, Json] = {}
+    bodies: dict[str, Json] = {}
+    _graphs(program.body, "", graphs, bodies, types)
+    return {
+        "lines": lines,
+        "scopes": list(scopes),
+        "work": {str(s): [percent(work, total), si(work), count] for s, (work, count) in work_of.items()},
+        "graphs": graphs,
+        "bodies": bodies,
+        "types": list(types),
+        "kinds": [line.kind for line in program.lines()],
+    }
+
+
+def _graphs(body: Body, key: str, graphs: dict[str, Json], bodies: dict[str, Json], types: dict[str, int]) -> None:
+    graphs[key] = _graph(graph_of(body), types)
+    for line in body.lines:
+        shown = []
+        for i, inner in enumerate(line.bodies):
+            if inner.same_as is None:
+                inside = f"{line.number}.{i}"
+                times = "" if inner.runs in (1, None) else f" ×{inner.runs}"
+                shown.append([inside, inner.label + times])
+                _graphs(inner, inside, graphs, bodies, types)
+        if shown:
+            bodies[str(line.number)] = shown
+
+
+def _graph(graph: Graph, types: dict[str, int]) -> Json:
+    nodes: list[Json] = [
+        [
+            node.role[0],
+            node.band,
+            node.x,
+            node.width,
+            node.label,
+            -1 if node.line is None else node.line,
+            [[v.key, types.setdefault(repr(v.aval), len(types))] for v in node.results],
+        ]
+        for node in graph.nodes
+    ]
+    edges: list[Json] = [
+        [e.variable.key, e.source, e.port, e.bends, [[t.node, t.operand, t.operands] for t in e.targets]]
+        for e in graph.edges
+    ]
+    return {"nodes": nodes, "edges": edges}

@@ -1,0 +1,348 @@
+"""`from_jax`: functions written with JAX under transformations, with every kind of argument, and their errors."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any, NamedTuple, assert_type
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tracefx as fx
+from tracefx.control.call import Call
+from tracefx.control.scan import Scan
+from tracefx.core.errors import ClosedOverTracerError
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.interop.jax import from_jax
+
+X = np.array([0.5, -1.0, 2.0], np.float32)
+
+
+def loss(w: Any, x: Any) -> jax.Array:
+    hidden = jax.nn.relu(x * w)
+    return jnp.sum(jax.nn.softmax(hidden) * hidden)
+
+
+def alike(got: Any, want: Any, rtol: float = 1e-5) -> None:
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert isinstance(ours, fx.Array)
+        assert (ours.shape, ours.dtype, ours.weak_type) == (theirs.shape, theirs.dtype, theirs.weak_type)
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=rtol, atol=1e-6)
+
+
+# ------------------------------------------------------------------ transformations
+
+
+def test_every_transformation_applies() -> None:
+    ours, w = from_jax(loss), X + 1
+    alike(ours(w, X), loss(jnp.asarray(w), jnp.asarray(X)))
+    slopes = jax.jit(jax.grad(loss, argnums=(0, 1)))(w, X)
+    alike(fx.grad(ours)(w, X), slopes[0])
+    alike(fx.jit(fx.grad(ours, argnums=(0, 1)))(w, X), slopes)
+    alike(fx.grad(fx.checkpoint(ours))(w, X), slopes[0])
+    batch = np.stack([w, 2 * w, -w])
+    want = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None)))(batch, X)
+    alike(fx.vmap(fx.grad(ours), in_axes=(0, None))(batch, X), want)
+    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), rtol=1e-4)
+    alike(fx.jvp(partial(ours, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
+
+
+def test_the_program_is_the_one_that_jax_traces() -> None:
+    def f(x: Any) -> Any:
+        return jnp.where(x > 0, jnp.sin(x), 0.0).astype(jnp.int8)
+
+    ours = str(fx.make_jaxpr(from_jax(f))(X).text("jax"))
+    theirs = str(jax.make_jaxpr(f)(X))
+    assert " ".join(ours.split()) == " ".join(theirs.split())
+
+
+def test_a_traced_function_is_traced_no_more() -> None:
+    traced = []
+
+    @from_jax
+    def f(x: Any, n: int = 2) -> Any:
+        traced.append((x.shape, str(x.dtype), n))
+        return x * n
+
+    f(X), f(X + 1), f(jnp.asarray(X)), f(fx.numpy.asarray(X)), fx.grad(lambda x: f(x).sum())(X)
+    assert traced == [((3,), "float32", 2)]
+    f(X[:2]), f(X, n=3), f(X, 3), f(X.astype(np.int32))
+    assert [n for _, _, n in traced] == [2, 2, 3, 3, 2]
+    with jax.default_matmul_precision("highest"):
+        f(X)
+    assert len(traced) == 6
+
+
+def test_derivatives_of_functions_are_kept() -> None:
+    @jax.custom_jvp
+    def f(x: Any, n: Any) -> Any:
+        return x * n, n
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        (x, n), (t, _) = primals, tangents
+        return f(x, n), (100 * t, np.zeros((), jax.dtypes.float0))
+
+    @jax.custom_vjp
+    def g(x: Any, scale: Any, n: int) -> Any:
+        return jnp.sin(x) * scale, x.sum() > n
+
+    g.defvjp(
+        lambda x, scale, n: (g(x, scale, n), (x, scale)),
+        lambda res, cts: (7 * cts[0], (cts[0] * res[0]).sum() * res[1], None),
+    )
+
+    def total(x: Any, scale: Any) -> Any:
+        return f(x, 3)[0].sum() + (g(x, scale, 2)[0] * x).sum()
+
+    alike(fx.grad(from_jax(total), argnums=(0, 1))(X, X[0]), jax.grad(total, argnums=(0, 1))(X, X[0]))
+    alike(fx.jit(fx.grad(from_jax(total)))(X, X[0]), jax.grad(total)(X, X[0]))
+    rows = np.stack([X, 2 * X])
+    want = jax.vmap(jax.grad(total), in_axes=(0, None))(rows, X[1])
+    alike(fx.vmap(fx.grad(from_jax(total)), in_axes=(0, None))(rows, X[1]), want)
+
+    # Inside of loops and calls too.
+    def looped(x: Any, s: Any) -> Any:
+        return lax.scan(lambda c, _: (total(c, s) * x, c), x, None, length=2)[0].sum()
+
+    alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), rtol=1e-4)
+
+
+def test_derivatives_may_be_differentiated_again() -> None:
+    @jax.custom_vjp
+    def cube(x: Any) -> Any:
+        return x**3
+
+    cube.defvjp(lambda x: (cube(x), x), lambda x, ct: (3 * cube(x) / x * ct,))
+    second = fx.grad(fx.grad(from_jax(lambda x: cube(x))))(2.0)
+    alike(second, jax.grad(jax.grad(cube))(2.0))
+
+
+def test_what_a_derivative_may_not_depend_on_is_told() -> None:
+    def f(x: Any) -> Any:
+        @jax.custom_jvp
+        def inner(y: Any) -> Any:
+            return x * y
+
+        inner.defjvp(lambda ps, ts: (inner(*ps), ts[0]))
+        return inner(2.0)
+
+    with pytest.raises(ClosedOverTracerError, match="inner is differentiated"):
+        fx.grad(from_jax(f))(3.0)
+
+
+def test_policies_of_checkpoints_are_kept() -> None:
+    def body(x: Any) -> Any:
+        return jnp.sin(jnp.cos(x) @ jnp.ones((3, 3))).sum()
+
+    def saved(policy: Any) -> int:
+        program = fx.make_jaxpr(fx.grad(from_jax(jax.checkpoint(body, policy=policy))))(X)
+        return str(program).count("dot_general")
+
+    assert saved(None) == saved(jax.checkpoint_policies.save_only_these_names("other"))
+    assert saved(jax.checkpoint_policies.dots_saveable) == saved(None) - 1
+    assert saved(lambda prim, *_, **params: prim.name == "dot_general") == saved(None) - 1
+
+
+def test_batching_rules_are_kept() -> None:
+    @jax.custom_batching.custom_vmap
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    @f.def_vmap
+    def rule(axis_size: int, in_batched: list[bool], x: Any, y: Any) -> Any:
+        assert (axis_size, in_batched) == (3, [True, False])
+        return x * y * 10, True
+
+    ours = from_jax(lambda x, y: f(x, y))
+    assert ours(2.0, 3.0).tolist() == 6.0
+    assert fx.vmap(ours, in_axes=(0, None))(X, 2.0).tolist() == (X * 20).tolist()
+
+
+def test_collectives_are_along_named_axes() -> None:
+    f = from_jax(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"))
+    want = jax.vmap(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"), axis_name="i")(X)
+    alike(fx.vmap(f, axis_name="i")(X), want)
+    with pytest.raises(NameError, match="unbound axis name"):
+        f(X)
+
+
+def test_what_a_program_does_on_the_host_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+
+    @from_jax
+    def f(x: Any) -> Any:
+        jax.debug.print("x = {x:.1f} and {}", "so on", x=x, ordered=True)
+        jax.debug.callback(lambda x: seen.append(x), x)
+        return jax.pure_callback(lambda x: np.asarray(2 * x), jax.ShapeDtypeStruct((), jnp.float32), x)
+
+    assert float(fx.jit(f)(np.float32(3))) == 6.0
+    assert capsys.readouterr().out == "x = 3.0 and so on\n"
+    assert [type(x).__module__.split(".")[0] for x in seen] == ["jaxlib"]
+
+
+# ------------------------------------------------------------------ arguments and results
+
+
+class Pair(NamedTuple):
+    x: Any
+    name: Any
+
+
+def test_trees_are_those_of_jax() -> None:
+    @from_jax
+    def f(pair: Pair, extra: dict[str, Any]) -> Any:
+        assert pair.name == "first"
+        return Pair(pair.x + extra["y"], "second"), [None, extra["y"], 3], {"k": np.float32(2)}
+
+    out = f(Pair(X, "first"), {"y": jnp.ones(3)})
+    assert type(out[0]) is Pair
+    assert out[0].name == "second"
+    assert out[0].x.tolist() == (X + 1).tolist()
+    assert out[1][0] is None
+    assert out[1][2] == 3
+    assert isinstance(out[2]["k"], fx.Array)
+
+
+def test_numbers_are_what_the_function_sees() -> None:
+    """As where it is called without a transformation of JAX; transformations of tracefx trace them."""
+    sizes = from_jax(lambda n, x: jnp.zeros(n) + x)
+    assert sizes(2, 1.5).tolist() == [1.5, 1.5]
+    assert from_jax(jnp.sum)(np.ones((2, 3), np.float32), axis=0).tolist() == [2.0, 2.0, 2.0]
+    power = from_jax(lambda x, n: x**n)
+    assert str(fx.make_jaxpr(lambda x: power(x, 2))(X)).count("integer_pow[y=2]") == 1
+    assert power(X, True).dtype == power(X, 1).dtype == np.float32
+    assert float(fx.grad(from_jax(lambda x: jnp.sin(x)))(0.0)) == 1.0
+    weak = from_jax(lambda x: x * 2)(fx.numpy.asarray(3))
+    assert weak.weak_type
+
+
+def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
+    class Holder:
+        __hash__ = None  # type: ignore[assignment]  # which makes it unhashable
+
+    f = from_jax(lambda x, *, options: x)
+    with pytest.raises(TypeError, match=r"keyword arguments of <lambda>, .*options.*can't be hashed.*Holder"):
+        f(X, options=Holder())
+    with pytest.raises(TypeError, match="from_jax takes a function, got 3"):
+        from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_random_keys_go_in_and_come_out() -> None:
+    @from_jax
+    def f(key: jax.Array) -> Any:
+        one, two = jax.random.split(key)
+        return jax.random.normal(one, (3,)), two, jax.random.key_data(two)
+
+    numbers, key, words = f(fx.random.key(5))  # type: ignore[arg-type]  # JAX's type, by JAX's signature
+    want_one, want_two = jax.random.split(jax.random.key(5))
+    alike(numbers, jax.random.normal(want_one, (3,)))
+    assert key.dtype == fx.random.key(0).dtype
+    assert words.tolist() == jax.random.key_data(want_two).tolist()
+    alike(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))))  # fmt: skip  # noqa: E501
+    assert f(jax.random.key(5))[2].tolist() == words.tolist()
+
+
+def test_arrays_that_a_function_holds_are_shared() -> None:
+    big = jnp.arange(1 << 16, dtype=jnp.float32)
+    program = fx.make_jaxpr(from_jax(lambda x: x * big + big))(np.float32(2))
+    (held,) = program.consts
+    assert np.asarray(held).ctypes.data == big.unsafe_buffer_pointer()
+
+
+def test_64_bits() -> None:
+    wide = np.array([1.0, 2.0])
+    with fx.enable_x64():
+        out = from_jax(lambda x: jnp.sin(x) * jnp.arange(2))(wide)
+        assert out.dtype == np.float64
+        np.testing.assert_allclose(np.asarray(out), np.sin(wide) * [0, 1], rtol=1e-15)
+        assert fx.grad(from_jax(lambda x: jnp.sum(x**2)))(wide).dtype == np.float64
+    assert from_jax(lambda x: jnp.sin(x))(wide).dtype == np.float32
+    explicit = fx.numpy.array(wide, dtype="float64")
+    before = jax.config.jax_explicit_x64_dtypes  # type: ignore[attr-defined]  # JAX makes its attributes as it runs
+    try:
+        jax.config.update("jax_explicit_x64_dtypes", "allow")
+        assert from_jax(lambda x: x + 1)(explicit).dtype == np.float64
+        jax.config.update("jax_explicit_x64_dtypes", "warn")
+        with pytest.raises(TypeError, match="enable_x64"):
+            from_jax(lambda x: x + 1)(explicit)
+    finally:
+        jax.config.update("jax_explicit_x64_dtypes", before.name.lower())
+
+
+# ------------------------------------------------------------------ what programs tell
+
+
+def test_a_program_that_is_called_twice_is_one() -> None:
+    @jax.jit
+    def layer(x: Any) -> Any:
+        return jnp.tanh(x) * 2
+
+    program = fx.make_jaxpr(from_jax(lambda x: layer(layer(layer(x)))))(X)
+    calls = [eqn.prim for eqn in program.eqns]
+    assert all(isinstance(call, Call) and call.label == "layer" for call in calls)
+    bodies = {id(body) for call in calls if isinstance(call, Call) for body in call.jaxprs()}
+    assert (len(calls), len(bodies)) == (3, 1)
+
+
+def places(jaxpr: Jaxpr) -> list[str]:
+    return [f"{eqn.prim.name} {eqn.source.place().line}" for eqn in jaxpr.eqns if eqn.source is not None]
+
+
+def test_lines_are_those_of_the_users_jax() -> None:
+    def step(c: Any, x: Any) -> Any:
+        c = jnp.sin(c)
+        return c * x, c
+
+    def f(x: Any) -> Any:
+        with jax.named_scope("outer"):
+            x = jax.nn.relu(x)
+        return lax.scan(step, x, jnp.ones((2, 3)))[0]
+
+    first, start = f.__code__.co_firstlineno, step.__code__.co_firstlineno
+    program = fx.make_jaxpr(from_jax(f))(X)
+    relu, _, scan = program.eqns
+    assert relu.source is not None
+    place = relu.source.place()
+    assert (place.file, place.line, place.scope) == (__file__, first + 2, ("outer",))
+    # What a library function does is done where it is called, if it keeps no lines.
+    (body,) = relu.prim.jaxprs()  # type: ignore[attr-defined]  # which has a program
+    assert places(body) == [f"jit {first + 2}"]
+    assert isinstance(scan.prim, Scan)
+    assert places(scan.prim.jaxpr) == [f"sin {start + 1}", f"mul {start + 2}"]
+    error, _ = fx.handlers.checkify(from_jax(lambda x: jnp.log(x)), fx.handlers.nan_checks)(-X)
+    found = error.get()
+    assert found is not None
+    assert re.search(r"test_from_jax.py:\d+", found)
+
+
+def test_the_type_of_the_function_is_kept() -> None:
+    def halved(x: jax.Array, by: float = 2.0) -> jax.Array:
+        return x / by
+
+    ours = from_jax(halved)
+    assert_type(ours(jnp.ones(3), by=4.0), jax.Array)
+    assert_type(fx.jit(ours)(jnp.ones(3)), jax.Array)
+    assert ours.__name__ == "halved"
+    assert repr(ours) == "from_jax(halved)"
+    with pytest.raises(TypeError):
+        ours(jnp.ones(3), other=4.0)  # type: ignore[call-arg]  # the mistake that is tested
+
+
+class Model:
+    @from_jax
+    def double(self, x: Any) -> Any:
+        return 2 * x
+
+
+def test_methods_may_be_decorated() -> None:
+    model = Model()
+    assert model.double(X).tolist() == (2 * X).tolist()
+    assert fx.jit(model.double)(X).tolist() == (2 * X).tolist()

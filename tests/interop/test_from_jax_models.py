@@ -1,0 +1,240 @@
+"""Models of Flax and Equinox, trained with Optax, and a log density of NumPyro, through tracefx."""
+
+# These libraries leave functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax, flax, equinox, optax, numpyro"
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typing_extensions import override
+
+import tracefx as fx
+from tracefx.core.dtypes import NDArray
+from tracefx.handlers import (
+    around,
+    autocast,
+    bfloat16,
+    bounds,
+    checkify,
+    count,
+    explain,
+    float_checks,
+    init_lora,
+    join_lora,
+    lora,
+    split_lora,
+)
+from tracefx.interop.jax import from_jax
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what they import, and JAX will rename
+    import equinox as eqx
+    import numpyro
+    import numpyro.distributions as dist
+    import optax
+    from flax import linen, nnx
+    from numpyro.infer.util import potential_energy
+
+Step = Callable[..., Any]
+STEPS: Final = 4
+
+
+def images() -> tuple[NDArray, NDArray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(8, 6, 6, 1)).astype(np.float32), np.arange(8) % 3
+
+
+# ------------------------------------------------------------------ training
+
+
+def losses(library: Any, loss: Step, update: Step, start: Any, optimizer: Any, *data: Any) -> list[float]:
+    """Those of a few steps, each compiled by one of the libraries; `loss` gives what it is and what it changes."""
+
+    def step(params: Any, state: Any, optimizer_state: Any, key: Any) -> Any:
+        value_and_grad = library.value_and_grad(loss, has_aux=True)
+        (value, state), slopes = value_and_grad(params, state, key, *data)
+        params, optimizer_state = update(params, optimizer_state, slopes)
+        return params, state, optimizer_state, value
+
+    step = library.jit(step)
+    params, state = start
+    optimizer_state, found = optimizer.init(params), []
+    for i in range(STEPS):
+        key = library.random.fold_in(library.random.key(1), i)
+        params, state, optimizer_state, value = step(params, state, optimizer_state, key)
+        found.append(float(value))
+    return found
+
+
+def trained_alike(loss: Step, start: Any, optimizer: Any, *data: Any) -> None:
+    def update(params: Any, state: Any, slopes: Any) -> Any:
+        updates, state = optimizer.update(slopes, state, params)
+        return optax.apply_updates(params, updates), state
+
+    ours = losses(fx, from_jax(loss), from_jax(update), start, optimizer, *data)
+    theirs = losses(jax, loss, update, start, optimizer, *data)
+    assert theirs[-1] < 0.9 * theirs[0]
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5)
+
+
+class Convolutional(linen.Module):
+    """With what makes Flax's models more than functions: statistics that change, and random numbers."""
+
+    @override
+    @linen.compact
+    def __call__(self, x: Any, train: bool = False) -> Any:
+        x = linen.Conv(4, (3, 3))(x)
+        x = linen.BatchNorm(use_running_average=not train)(x)
+        x = linen.avg_pool(linen.relu(x), (2, 2), (2, 2)).reshape(x.shape[0], -1)
+        x = linen.Dropout(0.1, deterministic=not train)(linen.gelu(linen.Dense(16)(x)))
+        return linen.Dense(3)(linen.LayerNorm()(x))
+
+
+@pytest.fixture(scope="module")
+def convolutional() -> tuple[Convolutional, Any]:
+    model = Convolutional()
+    return model, jax.jit(model.init)(jax.random.key(0), images()[0])
+
+
+def test_a_flax_model_trains(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+
+    def loss(params: Any, stats: Any, key: Any, x: Any, y: Any) -> Any:
+        logits, changed = model.apply(
+            {"params": params, "batch_stats": stats}, x, True, mutable=["batch_stats"], rngs={"dropout": key}
+        )
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), changed["batch_stats"]
+
+    start = variables["params"], variables["batch_stats"]
+    trained_alike(loss, start, optax.adamw(optax.cosine_decay_schedule(0.02, 10)), *images())
+
+
+class Recurrent(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.cell = nnx.GRUCell(1, 6, rngs=rngs)
+        self.out = nnx.Linear(6, 3, rngs=rngs)
+
+    @override
+    def __call__(self, xs: Any) -> Any:
+        carry, _ = jax.lax.scan(lambda c, x: (self.cell(c, x)[0], None), jnp.zeros((8, 6)), xs)
+        return self.out(carry)
+
+
+def test_an_nnx_model_trains() -> None:
+    graph, params = nnx.split(Recurrent(nnx.Rngs(0)))
+
+    def loss(params: Any, state: None, key: Any, x: Any, y: Any) -> Any:
+        logits = nnx.merge(graph, params)(x)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), state
+
+    x, y = images()
+    trained_alike(loss, (params, None), optax.adam(0.05), x.reshape(8, 36, 1).swapaxes(0, 1), y)
+
+
+def test_an_equinox_model_trains() -> None:
+    model = eqx.nn.MLP(36, 3, 16, 2, activation=jax.nn.silu, key=jax.random.key(0))
+    params, static = eqx.partition(model, eqx.is_inexact_array)
+
+    def loss(params: Any, state: None, key: Any, x: Any, y: Any) -> Any:
+        logits = jax.vmap(eqx.combine(params, static))(x)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), state
+
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.3, momentum=0.9, nesterov=True))
+    x, y = images()
+    trained_alike(loss, (params, None), optimizer, x.reshape(8, -1), y)
+    # A whole model goes in and comes out: what of it is no array, its functions, is handed on.
+    double = from_jax(lambda model: jax.tree.map(lambda x: 2 * x if eqx.is_array(x) else x, model))(model)
+    assert type(double) is eqx.nn.MLP
+    assert double.activation is model.activation
+    assert double.layers[0].weight.tolist() == (2 * np.asarray(model.layers[0].weight)).tolist()
+
+
+def test_the_slope_of_a_log_density_of_numpyro() -> None:
+    x, y = np.random.default_rng(1).normal(size=(2, 5, 5)).astype(np.float32)
+
+    def model(x: Any, y: Any) -> None:
+        weights = numpyro.sample("weights", dist.Normal(0.0, 1.0).expand([5]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
+        numpyro.sample("y", dist.Normal(x @ weights, scale), obs=y[0])
+
+    def energy(params: Any) -> Any:
+        return potential_energy(model, (x, y), {}, params)
+
+    params = {"weights": np.linspace(-1, 1, 5, dtype=np.float32), "scale": np.float32(0.3)}
+    got, want = fx.jit(fx.value_and_grad(from_jax(energy)))(params), jax.jit(jax.value_and_grad(energy))(params)
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5)
+
+
+# ------------------------------------------------------------------ handlers on them
+
+
+def test_the_cost_of_a_flax_model_by_lines(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+    cost = count(from_jax(model.apply))(variables, images()[0])
+    products = 8 * (9 * 4 * 36 + 36 * 16 + 16 * 3)
+    assert cost.flops > 2 * products
+    assert cost.flops < 3 * products
+    lines = explain(from_jax(model.apply))(variables, images()[0])
+    assert "x = linen.Conv(4, (3, 3))(x)" in str(lines)
+
+
+def test_bounds_of_a_flax_model_hold(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+    x, rng = images()[0], np.random.default_rng(3)
+    f = from_jax(model.apply)
+    out = bounds(f)(variables, around(x, 0.01))
+    for _ in range(5):
+        logits = f(variables, (x + rng.uniform(-0.01, 0.01, x.shape)).astype(np.float32))
+        assert bool(((out.lo <= logits) & (logits <= out.hi)).all())
+    assert float((out.hi - out.lo).max()) < 10
+
+
+def test_a_flax_model_computes_in_bfloat16(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+    x = images()[0]
+    f: Callable[..., Any] = from_jax(model.apply)
+    program = str(fx.make_jaxpr(autocast(f, bfloat16))(variables, x))
+    assert "preferred_element_type=bfloat16" in program or "bf16[8,16] = dot_general" in program
+    got, want = autocast(f, bfloat16)(variables, x), f(variables, x)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), atol=0.1)
+    assert got.tolist() != want.tolist()
+
+
+def test_a_flax_model_is_adapted_by_few_numbers(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+    x, y = images()
+    trained, frozen = split_lora(init_lora(variables, rank=1, where=lambda path, leaf: leaf.ndim == 2))
+    energy = from_jax(lambda v, x, y: optax.softmax_cross_entropy_with_integer_labels(model.apply(v, x), y).mean())
+
+    @fx.jit
+    def step(trained: Any) -> Any:
+        value, slopes = fx.value_and_grad(lambda t: lora(energy)(join_lora(t, frozen), x, y))(trained)
+        return fx.tree.map(lambda p, g: p - 0.5 * g, trained, slopes), value
+
+    values = []
+    for _ in range(6):
+        trained, value = step(trained)
+        values.append(float(value))
+    assert values[0] == pytest.approx(float(energy(variables, x, y)), rel=1e-5)
+    assert values[-1] < 0.95 * values[0]
+
+
+def test_a_nan_in_a_flax_model_is_found_at_its_line(convolutional: tuple[Convolutional, Any]) -> None:
+    model, variables = convolutional
+    x = images()[0]
+    x[2, 1, 1, 0] = np.nan
+    error, _ = checkify(from_jax(model.apply), float_checks)(variables, x)
+    line = 1 + Path(__file__).read_text().splitlines().index("        x = linen.Conv(4, (3, 3))(x)")
+    found = error.get()
+    assert found is not None
+    assert "conv_general_dilated gave NaN" in found
+    assert f"test_from_jax_models.py:{line} " in found

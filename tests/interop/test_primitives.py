@@ -1,0 +1,350 @@
+"""Every primitive of JAX is imported, or the error says why it isn't."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+import jax._src.lax.eval_jaxpr
+import jax.experimental.sparse
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax._src import api_util
+from jax.ad_checkpoint import checkpoint_name
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import linear_call
+from jax.experimental import checkify, io_callback
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend import linear_util
+from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive, primitives
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import tracefx as fx
+from tests.compiling import compiled
+from tests.differential.records import INF, NAN, f32
+from tests.laws import references
+from tests.laws.samples import SAMPLES
+from tracefx.control.vocabulary import VOCABULARY
+from tracefx.core import primitive
+from tracefx.core.errors import MissingRuleError
+from tracefx.core.jaxpr import CarriesJaxprs
+from tracefx.core.jaxpr import Jaxpr as OurJaxpr
+from tracefx.interop.jax import from_jax
+from tracefx.interop.jax.importing import RULES
+from tracefx.interop.jax.reasons import REASONS
+
+Function = Callable[..., Any]
+X: Final = np.array([[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]], np.float32)
+SQUARE: Final = np.array([[2.0, 0.5], [0.5, 1.0]], np.float32)
+
+# ------------------------------------------------------------------ all there are
+
+_OTHERS: Final = ("pallas", "mosaic")
+"""Modules whose primitives stand in kernels for other devices, and in no program."""
+
+
+def all_primitives() -> dict[str, Primitive]:
+    modules = [m for name, m in sorted(sys.modules.items()) if name.startswith(("jax._src.", "jax.experimental."))]
+    found = [x for m in modules if not any(o in m.__name__ for o in _OTHERS) for x in list(vars(m).values())]
+    return {x.name: x for x in [*found, *vars(primitives).values()] if isinstance(x, Primitive)}
+
+
+PRIMITIVES: Final[Mapping[str, Primitive]] = MappingProxyType(all_primitives())
+
+
+def bound(name: str, **params: Any) -> Function:
+    """A primitive that no public function binds."""
+    return lambda *args: PRIMITIVES[name].bind(*args, **params)
+
+
+# ------------------------------------------------------------------ programs with those that have rules
+
+
+@jax.custom_jvp
+def _cubed(x: Any) -> Any:
+    return x**3
+
+
+_cubed.defjvp(lambda xs, ts: (xs[0] ** 3, 3 * ts[0]))
+
+
+@jax.custom_vjp
+def _doubled(x: Any) -> Any:
+    return 2 * x
+
+
+_doubled.defvjp(lambda x: (2 * x, None), lambda _, ct: (5 * ct,))
+
+
+@custom_vmap
+def _halved(x: Any) -> Any:
+    return x / 2
+
+
+@_halved.def_vmap
+def _halved_all(axis_size: int, in_batched: list[bool], x: Any) -> tuple[Any, bool]:
+    return x / 4, True
+
+
+@custom_partitioning
+def _negated(x: Any) -> Any:
+    return -x
+
+
+_negated.def_partition(None, sharding_rule="... -> ...")
+
+
+def _placed(x: Any) -> Any:
+    mesh = jax.make_mesh((1,), ("devices",), axis_types=(AxisType.Auto,))
+    return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec("devices")))
+
+
+def _resharded(x: Any) -> Any:
+    mesh = jax.make_mesh((1,), ("devices",), axis_types=(AxisType.Explicit,))
+    return jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec()))
+
+
+def _called(x: Any) -> Any:
+    def f(x: Any) -> list[Any]:
+        return [jnp.sin(x)]
+
+    wrapped = linear_util.wrap_init(f, debug_info=api_util.debug_info("call", f, (x,), {}))
+    return PRIMITIVES["call"].bind(x, subfuns=(wrapped,))
+
+
+def _linear(x: Any) -> Any:
+    return linear_call(lambda r, x: x * r, lambda r, ct: ct * r, 3.0, x)
+
+
+def _solved(a: Any) -> Any:
+    def solve(matvec: Any, b: Any) -> Any:
+        return jnp.linalg.solve(a, b)
+
+    return lax.custom_linear_solve(lambda v: a @ v, a[0], solve, lambda vecmat, b: jnp.linalg.solve(a.T, b))
+
+
+PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(
+    {
+        "add_any": (jax.grad(lambda x: jnp.sum(x * x)), (X,)),
+        "bessel_i0e": (lax.bessel_i0e, (X,)),
+        "bessel_i1e": (lax.bessel_i1e, (X,)),
+        "composite": (lambda x: lax.composite(lambda x, *, by: x * by, "my.scaled")(x, by=2), (X,)),
+        "call": (_called, (X,)),
+        "closed_call": (bound("eval_jaxpr", jaxpr=jax.make_jaxpr(jnp.sin)(X)), (X,)),
+        "cond": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, lambda x: x @ jnp.ones((3, 3)), x), (X,)),
+        "copy": (jnp.copy, (X,)),
+        "custom_jvp_call": (_cubed, (X,)),
+        "custom_linear_solve": (_solved, (SQUARE,)),
+        "custom_partitioning": (_negated, (X,)),
+        "custom_vjp_call": (_doubled, (X,)),
+        "custom_vmap_call": (_halved, (X,)),
+        "dce_sink": (lambda x: (lax.dce_sink(x), 2 * x)[1], (X,)),
+        "debug_callback": (lambda x: (jax.debug.callback(lambda _: None, x), x)[1], (X,)),
+        "debug_print": (lambda x: (jax.debug.print("{x} {}", 1, x=x[0, 0]), x)[1], (X,)),
+        "device_put": (jax.device_put, (X,)),
+        "empty": (lambda x: 0 * lax.empty((3,), jnp.float32) + x, (X[0],)),
+        "eq_to": (bound("eq_to"), (X, np.where(X > 1, X, -X))),
+        "igamma": (lax.igamma, (abs(X), X * X)),
+        "igamma_grad_a": (lax.igamma_grad_a, (abs(X), X * X)),
+        "igammac": (lax.igammac, (abs(X), X * X)),
+        "io_callback": (lambda x: io_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x), (X,)),
+        "iota_2x32_shape": (lambda x: bound("iota_2x32_shape", shape=(2, 3))(), (X,)),
+        "jit": (jax.jit(lambda x: jnp.sin(x) + 1), (X,)),
+        "layout_constraint": (lambda x: with_layout_constraint(x, Layout((0, 1))), (X,)),
+        "le_to": (bound("le_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
+        "linear_call": (_linear, (X,)),
+        "lt_to": (bound("lt_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
+        "name": (lambda x: checkpoint_name(x, "h"), (X,)),
+        "platform_index": (lambda x: lax.platform_dependent(x, cpu=lambda x: x + 1, default=lambda x: x), (X,)),
+        "polygamma": (lax.polygamma, (abs(X), X * X)),
+        "pure_callback": (
+            lambda x: jax.pure_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x),
+            (X,),
+        ),
+        "random_gamma": (lambda a: jax.random.gamma(jax.random.key(3), a, (2, 3)), (abs(X),)),
+        "reduce": (lambda x: lax.reduce(x, jnp.float32(1), lambda a, b: a * b, (0,)), (X,)),
+        "reduce_window": (
+            lambda x: lax.reduce_window(x, jnp.float32(1), lambda a, b: a * b, (2, 2), (1, 1), "VALID"),
+            (X,),
+        ),
+        "regularized_incomplete_beta": (lax.betainc, (abs(X), X * X, 1 / (1 + X * X))),
+        "remat2": (jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), (X,)),
+        "reshard": (_resharded, (X,)),
+        "scan": (lambda x: lax.scan(lambda c, row: (c + row, c * 2), x[0], x, reverse=True, unroll=2), (X,)),
+        "sharding_constraint": (_placed, (X,)),
+        "while": (lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1 + x[0, 0], x), (X,)),
+        "zeta": (lax.zeta, (abs(X) + 2, X * X + 1)),
+    }
+)
+"""By the names of primitives: a function that binds one, and its arguments."""
+
+COLLECTIVES: Final[Mapping[str, Function]] = MappingProxyType(
+    {
+        "all_gather": lambda x: lax.all_gather(x, "i", axis=1),
+        "all_to_all": lambda x: lax.all_to_all(x, "i", 0, 0),
+        "axis_index": lambda x: lax.axis_index("i") + x,
+        "pmax": lambda x: lax.pmax(x, "i"),
+        "pmin": lambda x: lax.pmin(x, "i"),
+        "ppermute": lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]),
+        "psum": lambda x: lax.psum(x, "i"),
+        "reduce_scatter": lambda x: lax.psum_scatter(x, "i"),
+    }
+)
+"""By the names of primitives: a function along the axis `i`, of a matrix."""
+
+_NO_PROGRAM: Final = frozenset({"empty2", "eval_jaxpr"})
+"""Those that stand in no program any more: JAX has others in their place, or none."""
+
+
+def every(jaxpr: OurJaxpr) -> Iterator[primitive.Primitive]:
+    for eqn in jaxpr.eqns:
+        yield eqn.prim
+        if isinstance(eqn.prim, CarriesJaxprs):
+            for body in eqn.prim.jaxprs():
+                yield from every(body)
+
+
+def names_in(jaxpr: Jaxpr) -> Iterator[str]:
+    for eqn in jaxpr.eqns:
+        yield eqn.primitive.name
+        for value in jax.tree.leaves(list(eqn.params.values())):
+            if isinstance(value, ClosedJaxpr | Jaxpr):
+                yield from names_in(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
+
+
+# ------------------------------------------------------------------ the table of all
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_primitive_is_imported_or_there_is_a_reason(name: str) -> None:
+    if name in REASONS:
+        assert name not in RULES
+        assert name not in PROGRAMS
+    else:
+        assert name in RULES or name in VOCABULARY
+        assert any(name in table for table in (PROGRAMS, COLLECTIVES, SAMPLES, _NO_PROGRAM)), "it is tried nowhere"
+
+
+def test_tables_are_of_what_there_is() -> None:
+    of_other_devices = {"core_map", "pallas_call"}
+    assert {*REASONS} - {*PRIMITIVES} == of_other_devices
+    assert {*RULES} - {*PRIMITIVES} == {"tracefx_operation"}
+
+
+_OF_JAXS_OWN: Final = frozenset({"eig"})
+"""Those that JAX's function binds with other parameters than it is given."""
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, samples in SAMPLES.items() if name in PRIMITIVES and not samples[0].within)
+)
+def test_operations_are_imported_with_their_parameters(name: str) -> None:
+    """JAX's function for an operation, imported, is that operation."""
+    for sample in SAMPLES[name]:
+        f = references.reference(sample.prim)
+        given = [fx.numpy.array(x, dtype=x.dtype) if isinstance(x, np.ndarray) else x for x in sample.operands[0]]
+        found = list(every(fx.make_jaxpr(from_jax(f))(*given).jaxpr))
+        if name in _OF_JAXS_OWN:
+            assert any(type(prim) is type(sample.prim) for prim in found)
+        else:
+            assert sample.prim in found, found
+
+
+def close(got: Any, want: Any) -> None:
+    leaves, tree = jax.tree.flatten(got)
+    wanted, wanted_tree = jax.tree.flatten(want)
+    assert str(tree) == str(wanted_tree)
+    for ours, theirs in zip(leaves, wanted, strict=True):
+        assert isinstance(ours, fx.Array)
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_programs_give_what_they_give_in_jax(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    f, args = PROGRAMS[name]
+    assert name in {*names_in(jax.make_jaxpr(f)(*args).jaxpr)}
+    close(from_jax(f)(*args), compiled(jax.jit, f)(*args))
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+def test_collectives_are_along_the_axes_of_vmap(name: str) -> None:
+    f, x = COLLECTIVES[name], np.arange(8, dtype=np.float32).reshape(2, 2, 2) ** 2
+    assert name in {*names_in(jax.make_jaxpr(f, axis_env=[("i", 2)])(x[0]).jaxpr)}
+    want = jax.vmap(f, axis_name="i")(x)
+    close(fx.vmap(from_jax(f), axis_name="i")(x), want)
+    # Mapped over by JAX itself, they are operations on the batch.
+    close(from_jax(jax.vmap(f, axis_name="i"))(x), want)
+
+
+# ------------------------------------------------------------------ what has no counterpart
+
+
+def test_the_error_names_the_primitive_the_line_and_the_remedy() -> None:
+    def f(x: Any) -> Any:
+        return lax.rng_uniform(x, 1.0, (3,))
+
+    with pytest.raises(MissingRuleError) as caught:
+        from_jax(f)(np.float32(0))
+    text = str(caught.value)
+    assert "'rng_uniform'" in text
+    assert f"test_primitives.py:{f.__code__.co_firstlineno + 1} " in text
+    assert "jax.random" in text
+    assert "rules={'rng_uniform': rule}" in text
+
+
+def test_a_rule_says_what_a_primitive_does() -> None:
+    def f(x: Any) -> Any:
+        return lax.rng_uniform(x, 1.0, (3,)) * 2
+
+    def rule(low: fx.Array, high: fx.Array, *, shape: tuple[int, ...]) -> fx.Array:
+        return fx.numpy.broadcast_to((low + high) / 2, shape)
+
+    with pytest.raises(MissingRuleError):
+        from_jax(f)(np.float32(0))
+    g = from_jax(f, rules={"rng_uniform": rule})
+    assert g(np.float32(0)).tolist() == [1.0, 1.0, 1.0]
+    slope = fx.grad(lambda x: g(x).sum())(0.0)
+    assert float(slope) == 3.0
+
+
+def test_a_rule_must_give_what_the_primitive_gives() -> None:
+    f = from_jax(lambda x: lax.rng_uniform(x, 1.0, (3,)), rules={"rng_uniform": lambda low, high, shape: low})
+    with pytest.raises(TypeError, match=r"gave f32\[\].* where JAX's primitive gives f32\[3\]"):
+        f(np.float32(0))
+    g = from_jax(lambda x: lax.rng_uniform(x, 1.0, (3,)), rules={"rng_uniform": lambda low, high, shape: (low, high)})
+    with pytest.raises(TypeError, match="gave 2 results, but JAX's primitive has 1"):
+        g(np.float32(0))
+
+
+def _checked(x: Any) -> Any:
+    checkify.check(x > 0, "negative")
+    return x
+
+
+@pytest.mark.parametrize(
+    ("f", "reason"),
+    [
+        (lambda x: jax.new_ref(x)[...], "mutable array"),
+        (_checked, "checkify"),
+        (lambda x: jax.experimental.sparse.BCOO.fromdense(jnp.eye(2) * x, nse=2) @ jnp.ones(2), "sparse"),
+    ],
+)
+def test_reasons_are_said(f: Function, reason: str) -> None:
+    with pytest.raises(MissingRuleError, match=reason):
+        from_jax(f)(np.float32(1))
+
+
+def test_parameters_that_are_not_here_are_refused() -> None:
+    f = from_jax(lambda x: lax.psum(x, "i", axis_index_groups=[[0], [1]]))
+    with pytest.raises(NotImplementedError, match="axis_index_groups"):
+        fx.vmap(f, axis_name="i")(np.ones(2, np.float32))

@@ -1,0 +1,114 @@
+"""The command `tracefx show`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+import tracefx
+from tracefx.command import main
+
+PROGRAM = """
+import tracefx as fx
+import tracefx.numpy as fnp
+
+def loss(params, x, power=2.0):
+    return fnp.sum(fnp.abs(x @ params["w"] + params["b"]) ** power)
+
+class Model:
+    @staticmethod
+    def call(x):
+        return fnp.sin(x)
+
+number = 3
+program = fx.make_jaxpr(Model.call)(1.0)
+"""
+PARAMS = "{'w': f32[3,4], 'b': f32[4]}"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shown_here.py").write_text(PROGRAM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shown_here", raising=False)
+    return tmp_path
+
+
+def test_a_page_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "shown_here:loss", PARAMS, "f32[2,3]"]) == 0
+    assert capsys.readouterr().out == "loss.html\n"
+    page = (folder / "loss.html").read_text(encoding="utf-8")
+    assert "params[&#x27;w&#x27;]" in page or "params['w']" in page
+    assert "shown_here.py" in page
+
+
+def test_files_steps_titles_and_places(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    words = ["show", "shown_here.py:loss", PARAMS, "f32[2,3]", "3.0", "--grad", "--steps", "program,simplified"]
+    assert main([*words, "-o", "x.html", "--title", "a <title>", "--open"]) == 0
+    page = (folder / "x.html").read_text(encoding="utf-8")
+    assert "<h1>a &lt;title&gt;</h1>" in page
+    assert [page.index(f"<h2>{name}</h2>") for name in ("loss", "grad", "simplified")] == sorted(
+        [page.index(f"<h2>{name}</h2>") for name in ("loss", "grad", "simplified")]
+    )
+    assert opened == [(folder / "x.html").resolve().as_uri()]
+
+
+def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "shown_here:Model.call", "bf16[2]*", "-o", "-"]) == 0
+    assert "<i>:bf16[2]*</i>" in capsys.readouterr().out
+    assert main(["show", "shown_here:program", "-o", "-"]) == 0
+    assert "<u>sin</u>" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["shown_here"], "'shown_here' names no function: write module:function, or path/to/file.py:function"),
+        (["shown_here:los"], "shown_here has no 'los'; did you mean loss?"),
+        (["nowhere:f"], "there is no module 'nowhere', here or installed"),
+        (["nowhere.py:f"], "there is no file nowhere.py"),
+        (["shown_here:number"], "shown_here:number is no function and no program: 3"),
+        (["shown_here:program", "f32[]"], "shown_here:program is a program, which takes no types"),
+        (["shown_here:loss", "f32[]"], "was given 1 type: missing a required argument: 'x'"),
+        (["shown_here:loss", "f32[]", "f33[2]"], "'f33[2]' in 'f33[2]' is no type: 'f33' names no dtype"),
+        (["shown_here:loss", "f32[2,a]", "f32[]"], "'f32[2,a]' in 'f32[2,a]' is no type: expected a dimension"),
+        (["shown_here:loss", "f32[2", "f32[]"], "'f32[2' is no type of an argument: write one such as f32[8,128]"),
+        (["shown_here:loss", "open('x')", "f32[]"], "\"open('x')\" is no type of an argument"),
+        (["shown_here:Model.call", "f32[]", "--steps", "grads"], "there is no step 'grads'; did you mean 'grad'?"),
+    ],
+)
+def test_mistakes_are_explained(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("tracefx show: ")
+    assert says in told
+
+
+def test_what_the_module_lacks_is_its_own_error(folder: Path) -> None:
+    (folder / "lacking.py").write_text("import not_there_at_all\n", encoding="utf-8")
+    with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
+        main(["show", "lacking:f"])
+
+
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "show" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        main(["show", "--help"])
+    assert "tracefx show model:loss" in capsys.readouterr().out
+
+
+def test_python_runs_it_as_a_module(folder: Path) -> None:
+    words = [sys.executable, "-m", "tracefx", "show", "shown_here:Model.call", "f32[2]", "-o", "y.html"]
+    here = {**os.environ, "PYTHONPATH": str(Path(tracefx.__file__).parents[1])}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=here)
+    assert (done.returncode, done.stdout) == (0, "y.html\n"), done.stderr
+    assert (folder / "y.html").exists()

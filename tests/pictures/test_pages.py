@@ -1,0 +1,229 @@
+"""Pages: what `show` takes, what it refuses, and that what comes from the user is text."""
+
+from __future__ import annotations
+
+import html
+import re
+import webbrowser
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.pictures.examples import LOSS_ARGS, array, long_chain, loss, normalise
+from tracefx import Array
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.pictures import Page, show
+from tracefx.pictures.steps import STEPS, stages_of
+from tracefx.pictures.texts import hlo_lines, stablehlo_lines
+
+EMPTY = frozenset({"meta", "input", "link", "br", "hr", "img"})
+
+
+@final
+class Elements(HTMLParser):
+    """The elements of a page, each closed where it must be."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.names: list[str] = []
+        self.texts: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(page)
+        self.close()
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+        if tag not in EMPTY:
+            self.opened.append(tag)
+
+    @override
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag, tag
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def titles(subject: Any, *args: Any, **options: Any) -> list[str]:
+    return [stage.title for stage in stages_of(subject, args, {}, **options)[1]]
+
+
+def test_a_page_needs_nothing_else() -> None:
+    page = show(loss, *LOSS_ARGS, steps="all")
+    assert set(re.findall(r"https?://[^\"' ]+", page.html)) <= {"http://www.w3.org/2000/svg"}
+    elements = Elements(page.html)
+    assert elements.opened == []
+    assert not {"link", "img", "iframe", "object"} & set(elements.names)
+    assert "src" not in dict(elements.attributes)
+    assert "default-src 'none'" in page.html
+    assert page.title == "loss"
+
+
+def test_what_comes_from_the_user_is_text() -> None:
+    evil = '</script><script>alert("1")</script>'
+
+    def f(x: Array, key: str) -> Array:
+        with fx.named_scope(evil):
+            return fnp.sin(x)  # </script><script>alert(2)</script> {{style}}
+
+    f.__name__ = evil
+    page = show(partial(f, key=evil), {evil: array(3)}[evil], title=f"<img src=x onerror=alert(3)> {evil} {{{{data}}}}")
+    elements = Elements(page.html)
+    assert elements.names.count("script") == 2
+    assert "img" not in elements.names
+    assert elements.opened == []
+    text = "".join(elements.texts)
+    assert "alert(2)" in text
+    assert "{{style}}" in text
+    assert "{{data}}" in text
+    assert page.html.count("\n  --ground:") == 1
+    framed = Elements(page._repr_html_())
+    assert framed.names == ["iframe"]
+    assert dict(framed.attributes)["srcdoc"] == page.html
+
+
+def test_names_of_arguments_are_text() -> None:
+    page = show(lambda tree: tree["<b>&"], {"<b>&": array(3)})
+    assert "tree['&lt;b&gt;&amp;']" in page.html
+    assert Elements(page.html).opened == []
+
+
+def test_a_page_is_saved_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = show(fnp.sin, array(3))
+    assert page.save(tmp_path / "sin.html") == tmp_path / "sin.html"
+    assert (tmp_path / "sin.html").read_text(encoding="utf-8") == page.html
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = page.open()
+    assert opened == [path.as_uri()]
+    assert path.read_text(encoding="utf-8") == page.html
+    told = r"Page\('sin', [\d.]+ kB\): \.save\(path\) writes it, \.open\(\) shows it in a browser"
+    assert re.fullmatch(told, repr(page))
+    assert page == Page(page.title, page.html)
+
+
+def test_notebooks_show_programs() -> None:
+    closed = fx.make_jaxpr(fnp.sin)(array(3))
+    for shown in (closed._repr_html_(), closed.jaxpr._repr_html_()):
+        elements = Elements(shown)
+        assert elements.names == ["iframe"]
+        assert ("sandbox", "allow-scripts") in elements.attributes
+        inner = dict(elements.attributes)["srcdoc"]
+        assert inner is not None
+        assert "<u>sin</u>" in inner
+
+
+def test_functions_and_programs_are_shown() -> None:
+    closed = fx.make_jaxpr(loss)(*LOSS_ARGS)
+    of_program, of_jaxpr = show(closed), show(closed.jaxpr)
+    assert of_program.html == of_jaxpr.html
+    assert show(fx.jit(loss).trace(*LOSS_ARGS)).title == "loss"
+    assert "params[0][1]" in show(loss, *LOSS_ARGS).html
+    assert "params[0][1]" in show(fx.jit(loss), *LOSS_ARGS).html
+
+    def keyed(x: Array, *, times: int) -> Array:
+        return x * times
+
+    assert "times" in show(keyed, array(3), times=array(dtype="int32")).html
+    static = fx.jit(keyed, static_argnames="times")
+    assert "3.0" in show(static, array(3), times=3).html
+
+
+def test_steps_are_made_one_of_the_other() -> None:
+    assert titles(loss, *LOSS_ARGS, steps=STEPS) == ["loss", "grad", "simplified", "StableHLO", "compiled"]
+    stages = {stage.title: stage for stage in stages_of(loss, LOSS_ARGS, {}, STEPS)[1]}
+    program, gradient, simplified = [stages[name].program for name in ("loss", "grad", "simplified")]
+    assert program is not None
+    assert gradient is not None
+    assert simplified is not None
+    assert program.count < simplified.count < gradient.count
+    assert [len(d.body.outs) for d in (program, gradient, simplified)] == [1, 4, 4]
+    for name in ("StableHLO", "compiled"):
+        known = [line.place for line in stages[name].text if line.place is not None]
+        assert {place.file for place in known} == {loss.__code__.co_filename}
+        assert len(known) > 50
+        assert "loc(" not in "".join([line.text for line in stages[name].text])
+        assert "metadata=" not in "".join([line.text for line in stages[name].text])
+    assert titles(fnp.sin, array(3), steps=["program", fx.jit, fx.vmap]) == ["sin", "jit", "vmap"]
+    assert titles(loss, *LOSS_ARGS, steps=["grad"]) == ["grad"]
+
+
+def test_all_steps_are_those_there_are() -> None:
+    assert titles(lambda x: x.sum(), array(3), steps=["all"])[1] == "grad"
+    assert "grad" not in titles(lambda x: x, array(3), steps=["all"])
+    assert "grad" not in titles(lambda x: x.sum(), array(3, dtype="int32"), steps=["all"])
+    assert "grad" not in titles(fx.make_jaxpr(lambda x: x.sum())(array(3)), steps=["all"])
+
+
+def test_what_cannot_be_shown_is_refused() -> None:
+    closed = fx.make_jaxpr(fnp.sin)(1.0)
+    anything: Any = 3
+    with pytest.raises(TypeError, match="show takes a function with arguments or a program, .* got 3 of type int"):
+        show(anything)
+    with pytest.raises(TypeError, match="a program takes no arguments, got 1 beside it"):
+        show(closed, 1.0)
+    with pytest.raises(TypeError, match="the step 'grad' transforms functions, but what is shown is a program"):
+        show(closed, steps="grad")
+    with pytest.raises(ValueError, match="there is no step 'hlo'; there are 'program', 'grad', 'simplified'"):
+        show(fnp.sin, 1.0, steps="hlo")
+    with pytest.raises(TypeError, match="argument"):
+        show(normalise, "x")
+
+
+def test_a_program_without_equations_is_a_page() -> None:
+    assert Elements(show(lambda x: x, array(3)).html).opened == []
+    assert Elements(show(Jaxpr((), (), (), ())).html).opened == []
+
+
+def test_a_large_program_is_a_page_of_moderate_size() -> None:
+    program = fx.make_jaxpr(fx.grad(partial(long_chain, steps=150)))(array(8))
+    size = len(show(program).html)
+    assert size < 700 * len(program.eqns) + 60_000
+
+
+def test_places_of_stablehlo_are_followed() -> None:
+    text = (
+        'module {\n  %0 = a loc(#loc3)\n  %1 = b loc(unknown)\n  %2 = c(%x loc("n")) loc(#loc9)\n} loc(#loc)\n'
+        '#loc = loc(unknown)\n#loc1 = loc("dir/a (1).py":12:4)\n#loc2 = loc("inner"(#loc1))\n'
+        '#loc3 = loc("outer"(#loc2))\n'
+    )
+    lines = stablehlo_lines(text)
+    assert [line.text for line in lines] == ["module {", "  %0 = a", "  %1 = b", '  %2 = c(%x loc("n"))', "}"]
+    assert [line.place and (line.place.file, line.place.line) for line in lines] == [
+        *(None, ("dir/a (1).py", 12), None, None, None)
+    ]
+
+
+def test_places_of_compiled_programs_are_followed() -> None:
+    text = (
+        'HloModule m\n\nFileNames\n1 "a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
+        "4 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=0 end_column=0}\n\nStackFrames\n"
+        "2 {file_location_id=4 parent_frame_id=1}\n\n\nENTRY %main {\n"
+        '  %a = f32[] add(%b, %c), metadata={op_name="f" stack_frame_id=2}\n  %d = f32[] sine(%a)\n}\n'
+    )
+    lines = hlo_lines(text)
+    assert [line.text for line in lines if line.text] == [
+        *("HloModule m", "ENTRY %main {", "  %a = f32[] add(%b, %c)", "  %d = f32[] sine(%a)", "}")
+    ]
+    assert [(line.place.file, line.place.line) for line in lines if line.place] == [("a.py", 7)]
+
+
+def test_a_page_says_its_totals() -> None:
+    text = html.unescape(show(lambda x: x @ x, array(100, 100)).html)
+    assert "<dt>flop</dt><dd>2.00 M</dd>" in text
+    assert "<dt>peak memory</dt><dd>80.0 kB</dd>" in text

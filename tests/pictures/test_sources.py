@@ -1,0 +1,113 @@
+"""What is shown of the user's files: whole functions where they are short, and what surrounds a line elsewhere."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from pathlib import Path
+
+import pytest
+
+from tracefx.core.source import Place
+from tracefx.pictures.colours import CompilerText, python_lines
+from tracefx.pictures.sources import LONGEST, Sources, shown_path, sources_of
+
+TEXT = """\
+import math
+
+TOP = math.pi
+
+
+class Model:
+    scale = 2.0
+
+    @property
+    def double(self):
+        return self.scale * 2
+
+    def call(self, x):
+        def inner(y):
+            return y + 1
+        return inner(x)
+
+
+def other(x):
+    return x
+"""
+
+
+def sources(path: Path, text: str, *lines: int) -> Sources:
+    path.write_text(text, encoding="utf-8")
+    linecache.checkcache(str(path))
+    return sources_of([Place(str(path), line, "f") for line in lines])
+
+
+def shown(found: Sources) -> list[tuple[str, int, int]]:
+    (file,) = found.files
+    return [(part.title, part.lines[0].number, part.lines[-1].number) for part in file.excerpts]
+
+
+def test_whole_functions_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    assert shown(sources(path, TEXT, 11)) == [("Model.double", 9, 11)]
+    assert shown(sources(path, TEXT, 14, 20)) == [("Model.call", 13, 16), ("other", 19, 20)]
+    assert shown(sources(path, TEXT, 3)) == [("", 3, 3)]
+
+
+def test_lines_of_the_program_have_numbers(tmp_path: Path) -> None:
+    found = sources(tmp_path / "model.py", TEXT, 20, 15, 20)
+    (file,) = found.files
+    assert {line.number: line.index for part in file.excerpts for line in part.lines if line.index is not None} == {
+        20: 0,
+        15: 1,
+    }
+    assert found.of(Place(str(tmp_path / "model.py"), 15, "another", ("scope",))) == 1
+    assert found.of(Place("elsewhere.py", 15, "f")) is None
+
+
+def test_of_a_long_function_only_what_surrounds_its_lines(tmp_path: Path) -> None:
+    text = "def f(x):\n" + "    x = x + 1\n" * (2 * LONGEST) + "    return x\n"
+    assert shown(sources(tmp_path / "long.py", text, 100, 102, 200)) == [("f", 98, 104), ("f", 198, 202)]
+
+
+def test_what_is_no_python_is_shown_too(tmp_path: Path) -> None:
+    found = sources(tmp_path / "cell.py", "%matplotlib inline\nx = f(\n1)\n!ls\n", 2)
+    assert shown(found) == [("", 1, 4)]
+    assert "".join(python_lines(["x = '''", "%", "(("])) == "x = '''%(("
+
+
+def test_a_file_that_is_gone_is_named() -> None:
+    found = sources_of([Place("<stdin>", 4, "<module>")])
+    assert [(file.title, file.excerpts) for file in found.files] == [("<stdin>", ())]
+
+
+def test_files_are_named_as_seen_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown_path(os.path.join(str(tmp_path), "a", "b.py")) == os.path.join("a", "b.py")
+    assert shown_path(os.path.join(os.sep, "home", "someone", "project", "c.py")) == os.path.join("project", "c.py")
+
+
+def test_words_of_python_are_marked() -> None:
+    assert python_lines(['x = f"<{y}>" if z else 1  # &']) == [
+        'x = <q>f"&lt;</q>{y}<q>&gt;</q><q>"</q> <b>if</b> z <b>else</b> <i>1</i>  <em># &amp;</em>'
+    ] or python_lines(['x = f"<{y}>" if z else 1  # &']) == [
+        'x = <q>f"&lt;{y}&gt;"</q> <b>if</b> z <b>else</b> <i>1</i>  <em># &amp;</em>'
+    ]
+    assert python_lines(['"""one', 'two"""']) == ['<q>"""one</q>', '<q>two"""</q>']
+
+
+def test_names_of_compiled_programs_belong_to_their_function() -> None:
+    colours = CompilerText("1")
+    rows = [
+        colours.line(line)
+        for line in [
+            "func.func @main(%arg0: tensor<f32>) {",
+            "%0:2 = call @f(%arg0)",
+            "func.func @f() {",
+            "%0 = x %1#0",
+        ]
+    ]
+    assert 'data-v="1.1.arg0"' in rows[0]
+    assert 'data-v="1.1.0"' in rows[1]
+    assert 'data-v="1.2.0"' in rows[3]
+    assert 'data-v="1.2.1"' in rows[3]

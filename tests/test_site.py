@@ -1,0 +1,122 @@
+"""The documentation site builds without a warning, has every public name, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from html import unescape
+from pathlib import Path
+
+from docs.building.docstrings import fenced, first_sentence
+from docs.building.places import with_links
+from docs.building.reference import Reference, missing, reference
+from docs.building.sources import find, public
+from tests.names import names
+
+PROJECT = Path(__file__).parent.parent
+
+
+@cache
+def made() -> Reference:
+    return reference()
+
+
+def built(there: Path) -> subprocess.CompletedProcess[str]:
+    """The site, built as `make docs` does: links, anchors and names that lead nowhere are errors."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(there)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT / "src")}
+    return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+
+
+def without_a_place(pages: Mapping[str, str]) -> list[str]:
+    """The public names that no page has an anchor for."""
+    ids = {name for text in pages.values() for name in re.findall(r'\bid="([^"]+)"', text)}
+    return [entry.path for entry in made().entries if entry.path not in ids]
+
+
+def from_elsewhere(text: str) -> list[str]:
+    """The addresses that a page or a style sheet makes a browser load."""
+    loading = r'<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)="(https?:[^"]*)"'
+    return re.findall(loading, text) + re.findall(r"(?:@import|url\()\s*[\"']?(https?:[^)\"']*)", text)
+
+
+def left_over(text: str) -> list[str]:
+    """Lists, tables and sessions that Markdown took for running text."""
+    paragraphs = [unescape(each) for each in re.findall(r"<p>(.*?)</p>", text, re.DOTALL)]
+    return [each for each in paragraphs if re.search(r"^(- |\| |>>> |```|:::)", each, re.MULTILINE)]
+
+
+def test_the_site(tmp_path: Path) -> None:
+    """One test, since building takes a while."""
+    process = built(tmp_path)
+    assert (process.returncode, process.stdout + process.stderr) == (0, "")
+    files = [file for file in sorted(tmp_path.rglob("*")) if file.suffix in (".html", ".css")]
+    texts = {file.relative_to(tmp_path).as_posix(): file.read_text(encoding="utf-8") for file in files}
+    pages = {file: text for file, text in texts.items() if file.endswith(".html")}
+    assert without_a_place(pages) == []
+    assert {file: found for file, text in texts.items() if (found := from_elsewhere(text))} == {}
+    assert {file: found for file, text in pages.items() if (found := left_over(text))} == {}
+
+
+def test_what_is_wrong_with_a_page_is_found() -> None:
+    assert len(without_a_place({"page.html": '<a id="tracefx.grad"></a>'})) == len(made().entries) - 1
+    assert from_elsewhere('<script async src="https://e.org/a.js"><a href="https://e.org">') == ["https://e.org/a.js"]
+    assert from_elsewhere("@font-face { src: url(https://e.org/a.woff) }") == ["https://e.org/a.woff"]
+    assert left_over("<p>Text:\n- one\n- two</p>") == ["Text:\n- one\n- two"]
+
+
+def test_every_counterpart_of_a_name_of_jax_is_in_the_reference() -> None:
+    """What is public is found here by other means than those that make the pages."""
+    rows = [row for listed in names().values() for row in listed]
+    same = [row.here for row in rows if row.here == f"tracefx{row.jax.removeprefix('jax')}"]
+    assert len(same) > 1000
+    assert missing(same, made()) == []
+
+
+def test_sessions_become_code() -> None:
+    text = "It adds.\n\n>>> add(1, 2)\n3\n\nMore.\n\n    >>> add(\n    ...     1, 1)\n    2"
+    assert fenced(text) == (
+        "It adds.\n\n```pycon\n>>> add(1, 2)\n3\n```\n\nMore.\n\n    ```pycon\n    >>> add(\n    ...     1, 1)\n    2\n"
+        "    ```\n"
+    )
+    assert fenced(">>> f()  # doctest: +ELLIPSIS\nx\n<BLANKLINE>\ny") == "```pycon\n>>> f()\nx\n\ny\n```\n"
+    assert fenced("```python\n>>> 1\n```") == "```python\n>>> 1\n```"
+
+
+def test_what_a_docstring_begins_with() -> None:
+    assert first_sentence("The sum\nof `x`. More.\n\nMuch more.") == "The sum of `x`."
+    assert first_sentence("No dot\n\nMore.") == "No dot"
+
+
+def test_links_lead_where_the_files_are_on_the_site() -> None:
+    assert with_links("[a](../../CONTRIBUTING.md#x) `[b](c)`", "docs/gallery/log.md") == (
+        "[a](../contributing.md#x) `[b](c)`"
+    )
+    assert with_links("[d](docs/design.md) [e](https://e.org) [f](#f)", "CONTRIBUTING.md") == (
+        "[d](design.md) [e](https://e.org) [f](#f)"
+    )
+    assert with_links("[tests](../tests/laws) [`tests/laws`](../tests/laws)", "docs/laws.md") == (
+        "tests (`tests/laws`) `tests/laws`"
+    )
+    assert (
+        with_links("[t](../benchmarks/results/cpu-2-cores.md)", "docs/benchmarks.md")
+        == "[t](benchmarks/cpu-2-cores.md)"
+    )
+
+
+def test_names_are_found_where_they_are_defined() -> None:
+    assert find("tracefx", "grad").path == "tracefx.transforms.gradients.grad"
+    assert find("tracefx.numpy", "einsum").path == "tracefx.numpy.summation.einsum"  # whatever modules it comes through
+    assert find("tracefx.handlers", "log").docstring.startswith("`fun`")
+    assert find("tracefx.numpy", "acos").same_as == "arccos"
+    assert find("tracefx", "numpy").is_module
+    assert "Interpreter" in public("tracefx.extend")
+    assert "annotations" not in public("tracefx.extend")
+
+
+def test_a_name_without_a_place_is_found() -> None:
+    assert missing(["tracefx.grad", "tracefx.gard"], made()) == ["tracefx.gard"]
