@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TypeVar, final
 
 from attrs import evolve, field, frozen
@@ -34,8 +33,8 @@ Specs = tuple[PartitionSpec, ...]
 @final
 @frozen(eq=False)
 class ShardMap(Application):
-    """`jaxpr` on every device of a mesh: of the operands it gets the parts that `in_specs` say, and its results are the
-    parts of the outputs. Along the axes of the mesh in `axis_names` it runs apart, and has collectives; along the others
+    """`jaxpr` on every device of a mesh: it gets the parts of the operands that `in_specs` say, and its results are the
+    parts of the outputs. Along the axes of the mesh in `axis_names` it runs apart and has collectives; along the others
     the compiler cuts what it likes."""
 
     name = "shard_map"
@@ -237,8 +236,8 @@ class ShardMap(Application):
         inside = entry.enter(self.jaxpr, inputs, self.label)
         if inside.state is not None:
             raise TypeError(
-                f"{self.label} runs on {prod(self.mesh.axis_sizes)} devices apart, so a handler around it can't carry a "
-                "state through it: put the handler inside, on the function that shard_map takes"
+                f"{self.label} runs on {self.mesh.size} devices apart, so a handler around it can't carry a state "
+                "through it: put the handler inside, on the function that shard_map takes"
             )
         in_specs = [spec for form, spec in zip(forms, self.in_specs, strict=True) for _ in form.avals]
         outs = [spec for form, spec in zip(inside.outs, self.out_specs, strict=True) for _ in form.avals]

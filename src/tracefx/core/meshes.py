@@ -111,7 +111,7 @@ class Unconstrained:
 
 
 UNCONSTRAINED: Final = Unconstrained()
-Part: TypeAlias = None | str | tuple[str, ...] | Unconstrained
+Part: TypeAlias = str | tuple[str, ...] | Unconstrained | None
 """Along what one axis of an array lies: nothing, an axis of the mesh, several of them, the first running slowest."""
 
 

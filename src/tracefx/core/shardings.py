@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import instance_of
 from typing_extensions import override
 
 from tracefx.core.avals import Shape, ShapedArray
@@ -168,7 +169,7 @@ class SingleDeviceSharding(Sharding):
 
 
 @final
-@frozen(init=False, repr=False)
+@frozen(repr=False)
 class NamedSharding(Sharding):
     """An array laid along the axes of a mesh, as its `spec` says.
 
@@ -179,17 +180,15 @@ class NamedSharding(Sharding):
     NamedSharding(Mesh(data=1), P('data'))
     """
 
-    mesh: Mesh = field()
-    spec: PartitionSpec = field()
+    mesh: Mesh = field(validator=instance_of(Mesh))
+    spec: PartitionSpec = field(validator=instance_of(PartitionSpec))
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec) -> None:
-        if not isinstance(mesh, Mesh) or not isinstance(spec, PartitionSpec):
-            raise TypeError(f"NamedSharding takes a Mesh and a PartitionSpec, got {mesh!r} and {spec!r}")
-        for name in spec.names:
-            if name not in mesh.axis_names:
-                raise ValueError(f"{spec} names the axis {name!r}, but the axes of {mesh} are {list(mesh.axis_names)}")
-        object.__setattr__(self, "mesh", mesh)
-        object.__setattr__(self, "spec", spec)
+    def __attrs_post_init__(self) -> None:
+        for name in self.spec.names:
+            if name not in self.mesh.axis_names:
+                raise ValueError(
+                    f"{self.spec} names the axis {name!r}, but the axes of {self.mesh} are {list(self.mesh.axis_names)}"
+                )
 
     @property
     @override

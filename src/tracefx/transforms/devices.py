@@ -66,7 +66,7 @@ def default_backend() -> str:
 def device_put(x: PyTree, device: PyTree = None) -> PyTree:
     """The arrays of a tree in the memory of `device`: a device, the first one by default, or a sharding over several.
 
-    `device` may be a tree of these, or one for a whole branch of `x`. While a mesh is in use, a `PartitionSpec` will do.
+    `device` may be a tree of these, or one for a whole branch of `x`; while a mesh is in use, a `PartitionSpec` too.
     An array that was put on other devices than the first stays there, and what is computed of it is computed there.
     Tracers are handed through a device; to a sharding they are constrained.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, final
 
@@ -32,6 +32,10 @@ from tracefx.transforms.vmap import mapped_dim, mapped_size
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _names(given: Iterable[str]) -> frozenset[str]:
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def _places(given: int | Sequence[int]) -> tuple[int, ...]:
@@ -80,7 +84,7 @@ class ShardMap(TransformOf[Preserving]):
     mesh: Mesh | None = None
     _in_specs: HeldTree = field(alias="in_specs", converter=hold)
     _out_specs: HeldTree = field(alias="out_specs", converter=hold)
-    axis_names: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    axis_names: frozenset[str] = field(default=frozenset(), converter=_names)
     check_vma: bool = field(default=True, validator=check_flag)
 
     @property
@@ -110,7 +114,7 @@ class ShardMap(TransformOf[Preserving]):
         )
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name)
         names = argument_names(fun, name, args, {}, range(len(args)))
-        parts = [op.part(v.aval, s, what) for v, s, what in zip(values, specs, names, strict=True)]
+        parts = [op.part(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         token = CURRENT.set(Along(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}))
         try:
             key = signature(tree, tuple(parts), ())
@@ -183,23 +187,23 @@ def shard_map(
     mesh: Mesh | None = None,
     in_specs: PyTree,
     out_specs: PyTree,
-    axis_names: Sequence[str] | frozenset[str] | set[str] = frozenset(),
+    axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
 ) -> Callable[P, R]:
     """`f`, run by every device of a mesh on its own part of the arguments; the results are the parts of the output.
 
     `in_specs` and `out_specs` are `PartitionSpec`s, one for all or a tree of them: along which axes of the mesh arrays
-    are cut. Inside of `f`, collectives (`tracefx.lax.psum` and the others) work along these axes. Without a `mesh` it is
-    the one in use. With `axis_names`, `f` runs apart along these axes alone.
+    are cut. Inside of `f`, collectives (`tracefx.lax.psum` and the others) work along these axes. Without a `mesh` it
+    is the one in use. With `axis_names`, `f` runs apart along these axes alone.
 
     Raises ValueError for arrays that can't be cut so, and for an output that may differ along an axis that its
     specification doesn't name; `check_vma=False` leaves that to you.
 
     >>> from tracefx import P, lax, make_mesh
-    >>> normalized = shard_map(
-    ...     lambda x: x / lax.psum(x.sum(), "data"), mesh=make_mesh((1,), ("data",)), in_specs=P("data"), out_specs=P("data")
-    ... )
-    >>> normalized(np.array([1.0, 3.0]))
+    >>> def normalized(x):
+    ...     return x / lax.psum(x.sum(), "data")
+    >>> mesh = make_mesh((1,), ("data",))
+    >>> shard_map(normalized, mesh=mesh, in_specs=P("data"), out_specs=P("data"))(np.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
     """
     return ShardMap(
@@ -286,8 +290,8 @@ class Pmap(TransformOf[Preserving]):
         devices = backend.devices(backend.platform) if self.devices is None else self.devices
         if size > len(devices):
             raise ValueError(
-                f"{where}: the mapped axis has size {size}, but there are {len(devices)} devices: pmap runs each element "
-                "on a device of its own; use vmap for more"
+                f"{where}: the mapped axis has size {size}, but there are {len(devices)} devices: pmap runs each "
+                "element on a device of its own; use vmap for more"
             )
         found = np.empty(size, object)
         found[:] = devices[:size]

@@ -148,6 +148,7 @@ class Vmap(HandlerTransform[Preserving]):
 
 
 def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
+    """The axis that an entry of `in_axes` or `out_axes` names, counted from 0."""
     if entry is None:
         return None
     assert isinstance(entry, int)

@@ -20,7 +20,7 @@ from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_words import keys_of, type_of_words, words_of
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import Mesh, Part, Unconstrained, names_in
+from tracefx.core.meshes import Mesh, Part, PartitionSpec, Unconstrained, names_in
 from tracefx.core.passes import prune
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
 from tracefx.core.shardings import NamedSharding, Placing, Sharding
@@ -232,8 +232,8 @@ class Emitter:
         self.devices = devices
         """The partitions, of a program on several devices."""
         self._meshes: dict[Mesh, str] = {}
-        self._apart: dict[Hashable, Mesh] = {}
-        """The axes along which the devices run the program of this block apart, with their meshes."""
+        self._apart: dict[Hashable, tuple[Mesh, Ir]] = {}
+        """The axes along which devices run this block's program apart: of which mesh, and where one is along it."""
         self._channels = 0
         self.targets: set[str] = set()
         """What custom calls call, other than kernels of jaxlib's."""
@@ -263,10 +263,21 @@ class Emitter:
         given: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[Ir]:
+        outer = self._apart
+
         def run(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
-            return self.inline(jaxpr, xs)
+            self._apart = {**outer, **{name: (mesh, x) for name, x in zip(axes, xs[count:], strict=True)}}
+            return self.inline(jaxpr, xs[:count])
 
         mesh = (*ins, *given)[0].mesh
+        count = len(operands)
+        # Where a device is along an axis, it reads off its part of a counting array.
+        whole = ShapedArray((), np.dtype(np.int32))
+        counting = [whole.with_axis(mesh.shape[name], 0) for name in axes]
+        tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in counting]
+        operands = [*operands, *tables]
+        ins = [*ins, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
+        inputs = (*jaxpr.in_avals, *[whole.with_axis(1, 0) for _ in axes])
         attrs: dict[str, Attr] = {
             "in_shardings": Text(self._each(ins, [x.aval for x in operands])),
             "out_shardings": Text(self._each(given, outs)),
@@ -278,8 +289,7 @@ class Emitter:
         operation = runtime.create(
             "sdy.manual_computation", types, values, attributes, None, 1, self._line, self._block
         )
-        outer, self._apart = self._apart, {**self._apart, **dict.fromkeys(axes, mesh)}
-        self._fill(_block(operation.regions[0], jaxpr.in_avals), Region(jaxpr.in_avals, run), "sdy.return")
+        self._fill(_block(operation.regions[0], inputs), Region(inputs, run), "sdy.return")
         self._apart = outer
         return list(map(Node, operation.results, outs))
 
@@ -290,7 +300,7 @@ class Emitter:
     def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
         if any(name not in self._apart for name in names):
             return None
-        mesh = self._apart[names[0]]
+        mesh, _ = self._apart[names[0]]
         places = np.array([self.devices.index(d) for d in mesh.flat]).reshape(mesh.axis_sizes)
         along = [mesh.axis_names.index(str(name)) for name in names]
         rest = [i for i in range(places.ndim) if i not in along]
@@ -298,17 +308,8 @@ class Emitter:
         return tuple([tuple(map(int, row)) for row in rows])
 
     def index_along(self, name: Hashable) -> Ir:
-        mesh = self._apart[name]
-        places = np.zeros(len(self.devices), np.int32)
-        axis = mesh.axis_names.index(str(name))
-        for device, at in zip(mesh.flat, np.ndindex(*mesh.axis_sizes), strict=True):
-            places[self.devices.index(device)] = at[axis]
-        word, whole = ShapedArray((), np.dtype(np.uint32)), ShapedArray((), np.dtype(np.int32))
-        (here,) = self.emit("stablehlo.partition_id", (), [word])
-        table = self.constant(places)
-        sizes = {"slice_sizes": Dims((1,))}
-        (found,) = self.emit("stablehlo.dynamic_slice", [table, here], [ShapedArray((1,), whole.dtype)], sizes)
-        return self.emit("stablehlo.reshape", [found], [whole])[0]
+        _, here = self._apart[name]
+        return self.emit("stablehlo.reshape", [here], [here.aval.without_axis(0)])[0]
 
     def channel(self) -> Text:
         self._channels += 1

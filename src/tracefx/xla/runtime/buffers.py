@@ -103,14 +103,14 @@ def to_numpy(buffer: Buffer) -> AnyArray:
 
 def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
     if buffer.is_deleted():
-        return _deleted_error(buffer)
+        return deleted_error(buffer)
     spec = buffer.aval
     if not isinstance(spec, ResultSpec):
         return ExecutionError(str(error))
     return ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}")
 
 
-def _deleted_error(buffer: Buffer) -> DeletedBufferError:
+def deleted_error(buffer: Buffer) -> DeletedBufferError:
     return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
 
 
@@ -147,7 +147,7 @@ def block_until_all_ready(buffers: Sequence[Buffer]) -> None:
 def is_ready(buffer: Buffer) -> bool:
     """Whether a buffer's values are there (or known to be missing because of an error)."""
     if buffer.is_deleted():  # asking a deleted buffer kills the process
-        raise _deleted_error(buffer)
+        raise deleted_error(buffer)
     return buffer.is_ready()
 
 

@@ -39,6 +39,7 @@ from tracefx.xla.runtime.bindings import (
     result_handler,
     spread_put,
 )
+from tracefx.xla.runtime.buffers import deleted_error
 from tracefx.xla.runtime.executables import MemoryAnalysis, new_options, signature_of
 
 
@@ -115,6 +116,8 @@ def put_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray]) -> Buf
 
 def tiles_of(buffer: Buffer) -> list[Buffer]:
     """The tiles of an array over several devices: those on this process's, in the order of its tiling."""
+    if buffer.is_deleted():
+        raise deleted_error(buffer)
     where: object = buffer._sharding
     if not isinstance(where, Spread):
         return [buffer]
