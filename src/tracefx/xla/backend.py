@@ -27,9 +27,10 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
 from tracefx.xla.disk import Disk
+from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Lowered, Output, Plan, Result, lower, lower_for, lower_over, plan, whole
+from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, lower_over, plan, whole
 from tracefx.xla.spread import (
     Anywhere,
     SpreadProgram,

@@ -30,7 +30,8 @@ from tracefx.core.shardings import (
 )
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.xla import runtime
-from tracefx.xla.lower import Argument, Lowered, Plan, Result
+from tracefx.xla.emitter import Lowered
+from tracefx.xla.lower import Argument, Plan, Result
 
 # ------------------------------------------------------------------ where a program runs
 

@@ -1,0 +1,547 @@
+"""The builder that `lower` rules speak to: it appends operations to a module."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import prod
+from typing import final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import Device
+from tracefx.core.builder import Attr, Build, Builder, CompositeAttr, Dims, Ir, Layouts, Region, Text
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.effects import any_ordered
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.key_words import keys_of, type_of_words, words_of
+from tracefx.core.literal import Literal
+from tracefx.core.meshes import Mesh, Part, PartitionSpec, Unconstrained, names_in
+from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
+from tracefx.core.shardings import NamedSharding
+from tracefx.core.source import ORIGIN, Source
+from tracefx.core.values import Value
+from tracefx.interpreters.stage import stage
+from tracefx.xla import runtime
+from tracefx.xla.attributes import attribute, call_of, composite_attribute, layout_attributes
+
+
+@final
+@frozen(eq=False)
+class Lowered:
+    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions.
+
+    jaxlib's own kernels are none of these: they have names, by which other processes find them.
+    """
+
+    module: runtime.Module
+    calls_host: bool
+    calls_kernels: bool
+    host_functions: tuple[runtime.HostFunction, ...]
+
+
+# ------------------------------------------------------------------ the builder
+
+
+@final
+class Node:
+    """A value of the module and its type. A plain class, since every operation makes one."""
+
+    __slots__ = ("aval", "value")
+
+    def __init__(self, value: runtime.Value, aval: ShapedArray) -> None:
+        self.value = value
+        self.aval = aval
+
+
+@final
+class Emitter:
+    """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is.
+
+    What happens in order hands a token from one to the next. A function or a region that has such equations in it takes
+    the token first and gives it back first, beside what the rule that calls for it knows of.
+    """
+
+    __slots__ = (
+        *(
+            "_apart",
+            "_around",
+            "_block",
+            "_channels",
+            "_eqn",
+            "_functions",
+            "_line",
+            "_lines",
+            "_meshes",
+            "_symbols",
+            "_token",
+        ),
+        *("calls_kernels", "devices", "host_functions", "module", "platform", "targets"),
+    )
+
+    def __init__(self, module: runtime.Module, platform: str, devices: tuple[Device, ...] = ()) -> None:
+        self.module = module
+        self.platform = platform
+        self.devices = devices
+        """The partitions, of a program on several devices."""
+        self._meshes: dict[Mesh, str] = {}
+        self._apart: dict[Hashable, tuple[Mesh, Ir]] = {}
+        """The axes along which devices run this block's program apart: of which mesh, and where one is along it."""
+        self._channels = 0
+        self.targets: set[str] = set()
+        """What custom calls call, other than kernels of jaxlib's."""
+        self.calls_kernels = False
+        """Whether custom calls call those."""
+        self.host_functions: list[runtime.HostFunction] = []
+        """What custom calls of Python functions call, by number."""
+        self._functions: dict[int, tuple[Jaxpr, str]] = {}
+        self._symbols: set[str] = set()
+        self._lines: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
+        """By operation and place in a code object, which the source beside it keeps alive."""
+        # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
+        self._block = runtime.at_end(module.body)
+        self._line = runtime.lowering()
+        self._eqn: Eqn | None = None
+        self._around = ""
+        """What operations of programs within equations are called by before their own scopes: the equations' names."""
+        self._token: runtime.Value | None = None
+        """What the last of them gave in this block, if there was one."""
+
+    def apart(
+        self,
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        ins: Sequence[NamedSharding],
+        given: Sequence[NamedSharding],
+        axes: Sequence[str],
+    ) -> list[Ir]:
+        outer = self._apart
+
+        def run(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
+            self._apart = {**outer, **{name: (mesh, x) for name, x in zip(axes, xs[count:], strict=True)}}
+            return self.inline(jaxpr, xs[:count])
+
+        mesh = (*ins, *given)[0].mesh
+        count = len(operands)
+        # Where a device is along an axis, it reads off its part of a counting array.
+        whole = ShapedArray((), np.dtype(np.int32))
+        counting = [whole.with_axis(mesh.shape[name], 0) for name in axes]
+        tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in counting]
+        operands = [*operands, *tables]
+        ins = [*ins, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
+        inputs = (*jaxpr.in_avals, *[whole.with_axis(1, 0) for _ in axes])
+        attrs: dict[str, Attr] = {
+            "in_shardings": Text(self._each(ins, [x.aval for x in operands])),
+            "out_shardings": Text(self._each(given, outs)),
+            "manual_axes": Text(f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')),
+        }
+        attributes = {k: attribute(v) for k, v in attrs.items()}
+        types = list(map(_type, outs))
+        values = _values(operands)
+        operation = runtime.create(
+            "sdy.manual_computation", types, values, attributes, None, 1, self._line, self._block
+        )
+        self._fill(_block(operation.regions[0], inputs), Region(inputs, run), "sdy.return")
+        self._apart = outer
+        return list(map(Node, operation.results, outs))
+
+    def _each(self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray]) -> str:
+        parts = [self.sharding(s, a).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)]
+        return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
+
+    def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
+        if any(name not in self._apart for name in names):
+            return None
+        mesh, _ = self._apart[names[0]]
+        places = np.array([self.devices.index(d) for d in mesh.flat]).reshape(mesh.axis_sizes)
+        along = [mesh.axis_names.index(str(name)) for name in names]
+        rest = [i for i in range(places.ndim) if i not in along]
+        rows = places.transpose([*rest, *along]).reshape(-1, prod([mesh.axis_sizes[i] for i in along]))
+        return tuple([tuple(map(int, row)) for row in rows])
+
+    def index_along(self, name: Hashable) -> Ir:
+        _, here = self._apart[name]
+        return self.emit("stablehlo.reshape", [here], [here.aval.without_axis(0)])[0]
+
+    def channel(self) -> Text:
+        self._channels += 1
+        return Text(f"#stablehlo.channel_handle<handle = {self._channels}, type = 1>")
+
+    def lowered(self) -> Lowered:
+        return Lowered(self.module, bool(self.targets), self.calls_kernels, tuple(self.host_functions))
+
+    def mesh(self, mesh: Mesh) -> str:
+        """The name of a mesh in the module."""
+        symbol = self._meshes.get(mesh)
+        if symbol is None:
+            symbol = self._meshes[mesh] = self._fresh("mesh")
+            axes = ", ".join([f'"{name}"={size}' for name, size in mesh.shape.items()])
+            ids = "" if mesh.flat == self.devices else f", device_ids={[self.devices.index(d) for d in mesh.flat]}"
+            attributes = {
+                "sym_name": runtime.string_attr(symbol),
+                "mesh": runtime.attribute(f"#sdy.mesh<[{axes}]{ids}>"),
+            }
+            runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
+        return symbol
+
+    def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
+        parts = [_along(part) for part in sharding.spec.of_rank(aval.ndim)]
+        if dtypes.is_key(aval.dtype):
+            parts.append("{}")  # the words of a key are together
+        return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"
+
+    def function(
+        self,
+        name: str,
+        jaxpr: Jaxpr,
+        attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
+        results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
+    ) -> None:
+        """Add a function whose body is `jaxpr`; it is public if it is `main`."""
+        ordered = name != "main" and any_ordered(jaxpr.effects)
+        tokens = [runtime.token_type()] * ordered
+        block = runtime.function(
+            self.module,
+            name,
+            [*tokens, *map(_type, jaxpr.in_avals)],
+            [*tokens, *map(_type, jaxpr.out_avals)],
+            public=name == "main",
+            argument_attributes=attributes,
+            result_attributes=results,
+        )
+        outer = self._token, self._eqn, self._around
+        self._token, self._eqn, self._around = None, None, ""  # XLA puts the call's name in front
+        with runtime.lowering():
+            region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
+            self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
+        self._token, self._eqn, self._around = outer
+
+    def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
+        """Append the equations of a program without constants."""
+        env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
+        outer = self._line, self._eqn, self._around
+        if self._eqn is not None:
+            self._around += _path(self._eqn) + "/"
+        for eqn in jaxpr.eqns:
+            self._eqn = eqn
+            prim, binders = eqn.prim, eqn.outs
+            self._line = self.line(eqn)
+            operands = []
+            for a in eqn.inputs:
+                operands.append(env[a.index] if type(a) is Var else self.constant(a))
+            avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
+            outs = prim.lower_to(self, avals, operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
+            if len(outs) != len(binders):
+                raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
+            if len(outs) == 1:  # nearly all operations
+                env[binders[0].index] = outs[0]
+            else:
+                env.update(zip([v.index for v in binders], outs, strict=True))
+        self._line, self._eqn, self._around = outer
+        return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
+
+    def line(self, eqn: Eqn) -> runtime.Location:
+        """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
+        source = eqn.source
+        if type(source) is not Source:
+            return self._location(eqn)
+        key = (self._around, eqn.prim.profile_name, id(source.code), source.lasti, source.scope)
+        found = self._lines.get(key)
+        if found is None:  # finding the line takes as long as the code is
+            found = self._lines[key] = (self._location(eqn), source)
+        return found[0]
+
+    def _location(self, eqn: Eqn) -> runtime.Location:
+        place = None if eqn.source is None else eqn.source.place()
+        name = self._around + _path(eqn)
+        return runtime.location(name, None, 0) if place is None else runtime.location(name, place.file, place.line)
+
+    def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
+        prim = eqn.prim
+        if isinstance(prim, Expandable):
+            token = ORIGIN.set(eqn.source)
+            try:
+                body, consts = stage(prim.expand, [x.aval for x in operands])
+            finally:
+                ORIGIN.reset(token)
+            held = [self.constant(np.asarray(c)) for c in consts]
+            self._eqn = None  # whose scopes the smaller operations have themselves
+            return self.inline(body.closed(), [*held, *operands])
+        raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> list[Ir]:
+        values, types = [], []  # filled by loops, which for an element or two take half the time of a comprehension
+        for x in operands:
+            assert type(x) is Node
+            values.append(x.value)
+        for a in outs:
+            types.append(runtime.tensor_type(a.shape, a.dtype))
+        attributes = {k: attribute(v) for k, v in attrs.items()} if attrs else None
+        operation = runtime.create(name, types, values, attributes, None, len(regions), self._line, self._block)
+        if regions:
+            for region, space in zip(regions, operation.regions, strict=True):
+                self._fill(_block(space, region.args), region)
+        if len(outs) == 1:  # nearly all operations
+            return [Node(operation.result, outs[0])]
+        return list(map(Node, operation.results, outs))
+
+    def _fill(
+        self,
+        block: runtime.Block,
+        region: Region,
+        end: str = "stablehlo.return",
+        *,
+        takes_token: bool = False,
+        gives_token: bool = False,
+    ) -> None:
+        """Append what a region computes to its block, and the operation that ends it."""
+        arguments = list(block.arguments)
+        outer_block, outer_token = self._block, self._token
+        self._block = runtime.at_end(block)
+        if takes_token:
+            self._token = arguments.pop(0)
+        outs = region.build(self, list(map(Node, arguments, region.args)))
+        values = _values(outs)
+        if gives_token:
+            values.insert(0, self._last_token())
+        runtime.create(end, (), values, None, None, 0, self._line, self._block)
+        self._block, self._token = outer_block, outer_token
+
+    def constant(self, value: Literal | NDArray) -> Ir:
+        array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
+        aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
+        return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense(array)})[0]
+
+    def retyped(self, x: Ir, aval: ShapedArray) -> Ir:
+        assert isinstance(x, Node)
+        return Node(x.value, aval)
+
+    def per_word(self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> list[Ir]:
+        assert isinstance(prim, Batchable)
+        axis = MappedAxis(dtypes.key_words(outs[0].dtype))
+        dims = [x.aval.ndim if dtypes.is_key(x.aval.dtype) else None for x in operands]
+        places: list[int | None] = []
+
+        def each_word(*words: Value) -> Sequence[Value]:
+            found, places[:] = prim.batch(axis, words, dims)
+            return found
+
+        body, consts = stage(each_word, [type_of_words(x.aval) for x in operands])
+        held = [self.constant(np.asarray(c)) for c in consts]
+        results = self.inline(body.closed(), [*held, *[self.retyped(x, type_of_words(x.aval)) for x in operands]])
+        return [self._with_words_last(x, place, out) for x, place, out in zip(results, places, outs, strict=True)]
+
+    def _with_words_last(self, x: Ir, place: int | None, out: ShapedArray) -> Ir:
+        assert isinstance(x, Node)
+        assert place is not None  # words of keys come from those of keys
+        if place != out.ndim:
+            others = [i for i in range(out.ndim + 1) if i != place]
+            (x,) = self.emit("stablehlo.transpose", [x], [out], {"permutation": Dims((*others, place))})
+            assert isinstance(x, Node)
+        return Node(x.value, out)
+
+    def unshared(self, x: Ir) -> Ir:
+        assert isinstance(x, Node)
+        found = runtime.broadcast_of(x.value)
+        if found is None:
+            return x
+        source, sizes = found
+        # By way of its own reshape: XLA takes plain broadcasts of one value together before it looks at their uses.
+        part = self.emit("stablehlo.reshape", [Node(source, x.aval)], [x.aval.update(shape=sizes)])
+        dims = Dims(tuple(range(len(sizes))))
+        return self.emit("stablehlo.broadcast_in_dim", part, [x.aval], {"broadcast_dimensions": dims})[0]
+
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+        if id(jaxpr) not in self._functions:
+            symbol = self._fresh(symbol_of(name))
+            self._functions[id(jaxpr)] = (jaxpr, symbol)
+            self.function(symbol, jaxpr)
+        _, symbol = self._functions[id(jaxpr)]
+        callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
+        if any_ordered(jaxpr.effects):
+            return self._in_order("func.call", [self._last_token(), *_values(operands)], jaxpr.out_avals, callee)[1]
+        return self.emit("func.call", operands, jaxpr.out_avals, callee)
+
+    def composite(
+        self,
+        name: str,
+        version: int,
+        attributes: Mapping[str, CompositeAttr],
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+    ) -> list[Ir]:
+        symbol = self._fresh(symbol_of(name))
+        self.function(symbol, jaxpr)
+        attrs: dict[str, runtime.Attribute] = {
+            "name": runtime.string_attr(name),
+            "version": runtime.integer_attr(version, 32),
+            "decomposition": runtime.symbol_attr(symbol),
+            "composite_attributes": runtime.dict_attr({k: composite_attribute(v) for k, v in attributes.items()}),
+        }
+        return self.emit("stablehlo.composite", operands, jaxpr.out_avals, attrs)
+
+    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
+        avals = tuple([x.aval for x in carry])
+        if not self._is_ordered():
+            return self.emit("stablehlo.while", carry, avals, None, [Region(avals, condition), Region(avals, body)])
+
+        # The region of a condition gives no token, so the conditions are computed outside: before the loop, and at the
+        # end of its body.
+        def next_carry(builder: Builder, xs: Sequence[Ir]) -> list[Ir]:
+            outs = body(builder, xs[1:])
+            return [*condition(builder, outs), *outs]
+
+        (first,) = condition(self, carry)
+        avals = (first.aval, *avals)
+        operands = [self._last_token(), *_values([first, *carry])]
+        operation, outs = self._in_order("stablehlo.while", operands, avals, None, 2)
+        test, step = [_block(space, avals, token=True) for space in operation.regions]
+        self._fill(test, Region(avals, lambda _, xs: xs[:1]), takes_token=True)
+        self._fill(step, Region(avals, next_carry), takes_token=True, gives_token=True)
+        return outs[1:]
+
+    def case(
+        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
+    ) -> list[Ir]:
+        regions = [Region((), functools.partial(_on, branch, operands)) for branch in branches]
+        if not self._is_ordered():
+            return self.emit("stablehlo.case", [index], outs, None, regions)
+        before = self._last_token()
+        operation, results = self._in_order("stablehlo.case", _values([index]), outs, None, len(branches))
+        after, self._token = self._token, before
+        for region, space in zip(regions, operation.regions, strict=True):
+            self._fill(_block(space, ()), region, gives_token=True)
+        self._token = after
+        return results
+
+    def _is_ordered(self) -> bool:
+        """Whether the equation that is lowered has ordered effects."""
+        return self._eqn is not None and any_ordered(self._eqn.prim.effects)
+
+    def _last_token(self) -> runtime.Value:
+        if self._token is None:
+            kind = [runtime.token_type()]
+            self._token = runtime.create(
+                "stablehlo.create_token", kind, (), None, None, 0, self._line, self._block
+            ).result
+        return self._token
+
+    def _in_order(
+        self,
+        name: str,
+        operands: Sequence[runtime.Value],
+        outs: Sequence[ShapedArray],
+        attributes: dict[str, runtime.Attribute] | None = None,
+        regions: int = 0,
+    ) -> tuple[runtime.Operation, list[Ir]]:
+        """Append an operation that gives the next token first."""
+        types = [runtime.token_type(), *map(_type, outs)]
+        operation = runtime.create(name, types, operands, attributes, None, regions, self._line, self._block)
+        self._token, *results = operation.results
+        return operation, list(map(Node, results, outs))
+
+    def custom_call(
+        self,
+        target: str,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        config: Mapping[str, Attr] | None = None,
+        has_side_effect: bool = False,
+        layouts: Layouts | None = None,
+    ) -> list[Ir]:
+        if runtime.is_kernel(target):
+            self.calls_kernels = True
+            if self.platform == runtime.devices()[0].platform:
+                runtime.prepare_kernels()
+        else:
+            self.targets.add(target)
+        attributes = call_of(target, config or {}, has_side_effect)
+        if layouts is not None:
+            attributes |= layout_attributes(layouts)
+        return self.emit("stablehlo.custom_call", operands, outs, attributes)
+
+    def host_call(
+        self,
+        function: Callable[..., Sequence[NDArray]],
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        has_side_effect: bool,
+    ) -> list[Ir]:
+        if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
+            function = _on_words(function, [x.aval.dtype for x in operands])
+        config = {"index": Text(f"{len(self.host_functions)} : ui64")}
+        attributes = call_of(runtime.HOST_CALL, config, has_side_effect)
+        self.targets.add(runtime.HOST_CALL)
+        if not self._is_ordered():
+            self.host_functions.append(function)
+            return self.emit("stablehlo.custom_call", operands, outs, attributes)
+        self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
+        return self._in_order("stablehlo.custom_call", [self._last_token(), *_values(operands)], outs, attributes)[1]
+
+    def _fresh(self, symbol: str) -> str:
+        candidate, n = symbol, 0
+        while candidate in self._symbols or candidate == "main":
+            n += 1
+            candidate = f"{symbol}_{n}"
+        self._symbols.add(candidate)
+        return candidate
+
+
+def _along(part: Part) -> str:
+    if isinstance(part, Unconstrained):
+        return "{?}"
+    return "{" + ", ".join([f'"{name}"' for name in names_in(part)]) + "}"
+
+
+def _type(aval: ShapedArray) -> runtime.Type:
+    return runtime.tensor_type(aval.shape, aval.dtype)
+
+
+def _on(build: Build, operands: Sequence[Ir], builder: Builder, _: Sequence[Ir]) -> Sequence[Ir]:
+    """What a branch computes of operands from outside."""
+    return build(builder, operands)
+
+
+def _values(xs: Sequence[Ir]) -> list[runtime.Value]:
+    values = []
+    for x in xs:
+        assert type(x) is Node  # a program's values are all the emitter's own
+        values.append(x.value)
+    return values
+
+
+def _block(space: runtime.Space, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
+    """The one block of a region, whose first argument may be a token."""
+    return space.blocks.append(*[runtime.token_type()] * token, *map(_type, args), arg_locs=None)
+
+
+def _on_words(function: Callable[..., Sequence[NDArray]], takes: Sequence[DType]) -> Callable[..., list[NDArray]]:
+    """A function of arrays of these dtypes as the program calls it, in which random keys are words."""
+
+    def called(*arrays: NDArray) -> list[NDArray]:
+        given = [keys_of(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
+        return [words_of(out) for out in function(*given)]
+
+    return called
+
+
+def _path(eqn: Eqn) -> str:
+    """The scopes of an equation and its name."""
+    scopes = () if eqn.source is None else eqn.source.scope
+    return "/".join([*scopes, eqn.prim.profile_name]) if scopes else eqn.prim.profile_name
+
+
+def symbol_of(name: str) -> str:
+    return re.sub(r"\W", "_", name) or "anonymous"
