@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Generator
 from contextlib import nullcontext
-from typing import final
+from typing import Final, final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +21,10 @@ settings.register_profile("tracefx", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tracefx")
 
+
+# How many devices the host pretends to have, so that programs over several can be tested. What runs on one is neither
+# slower nor another program for it.
+DEVICES: Final = 8
 
 # There are millions of small objects, of which few are in cycles: looking for those 30 times as seldom saves a tenth.
 gc.set_threshold(20_000, 20, 20)
@@ -41,5 +45,5 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
     # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
-    if config.getoption("--hypothesis-profile") != "long":
-        os.environ.setdefault("XLA_FLAGS", flags())
+    cheap = flags() if config.getoption("--hypothesis-profile") != "long" else ""
+    os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={DEVICES} {cheap}")

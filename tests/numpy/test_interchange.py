@@ -113,7 +113,7 @@ def test_a_copy_is_asked_for() -> None:
 
 def test_memory_that_xla_cannot_use_is_copied_onto_a_device_unless_that_is_refused() -> None:
     x = np.arange(64.0)[::2]
-    (device,) = fx.devices()
+    device, *_ = fx.devices()
     assert fnp.from_dlpack(x, device=device).tolist() == x.tolist()
     with pytest.raises(BufferError, match="cannot be shared without a copy"):
         fnp.from_dlpack(x, device=device, copy=False)
