@@ -11,7 +11,7 @@ from typing_extensions import CapsuleType, override
 
 from tracefx.core import methods
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.errors import (
     ConcretizationError,
@@ -21,7 +21,7 @@ from tracefx.core.errors import (
 )
 from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.shardings import Shard, Sharding
+from tracefx.core.whereabouts import Located
 
 ArrayLike: TypeAlias = methods.Like["Array"]
 IndexPart: TypeAlias = methods.IndexPart["Array"]
@@ -48,7 +48,7 @@ def is_jaxs(x: object) -> bool:
     return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
 
 
-class Array:
+class Array(Located):
     """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
 
     Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
@@ -98,42 +98,6 @@ class Array:
     @property
     def nbytes(self) -> int:
         return self.size * self.itemsize
-
-    @property
-    def device(self) -> Device | None:
-        """Where the numbers are; None if there are none yet, in whose place functions that make arrays take it."""
-        return None
-
-    @property
-    def sharding(self) -> Sharding:
-        """Where the parts of the numbers lie."""
-        raise self._nowhere("sharding")
-
-    @property
-    def addressable_shards(self) -> Sequence[Shard]:
-        """The parts that lie on devices of this process."""
-        raise self._nowhere("addressable_shards")
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        """Whether all of it lies on devices of this process."""
-        return self.sharding.is_fully_addressable
-
-    @property
-    def is_fully_replicated(self) -> bool:
-        """Whether every device that it lies on has all of it."""
-        return self.sharding.is_fully_replicated
-
-    def _nowhere(self, asked: str) -> AttributeError:
-        return AttributeError(f"{self} has no {asked} while it is traced: where it lies is decided when it is computed")
-
-    def devices(self) -> set[Device]:
-        """The devices that the numbers are on; none if there are none yet."""
-        return set() if self.device is None else {self.device}
-
-    def platform(self) -> str:
-        """The kind of device that the numbers are or will be on, such as "cpu"."""
-        return BACKEND.value.platform if self.device is None else self.device.platform
 
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
         """The array on a device. What is traced goes where its program runs."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracefx.core.avals import ShapedArray
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
+    from tracefx.core.sharded import ShardedArray
     from tracefx.core.shardings import Sharding, Wishes
     from tracefx.core.values import ConcreteArray, Value
 
@@ -112,6 +113,10 @@ class Backend(Protocol):
         """The outputs of one operation on arrays that lie where they were put, computed there."""
         ...
 
+    def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+        """The array as another sharding on the same devices says, moved between them."""
+        ...
+
     def portable(
         self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
     ) -> tuple[bytes, tuple[int, ...]]:
@@ -172,6 +177,18 @@ class Backend(Protocol):
 
     def read(self, buffer: Buffer) -> NDArray:
         """The numbers, without a copy where the device's memory is the host's. Waits for them."""
+        ...
+
+    def is_ready(self, buffer: Buffer) -> bool:
+        """Whether the numbers are there."""
+        ...
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        """Whether the memory was given back, or away."""
+        ...
+
+    def delete(self, buffer: Buffer) -> None:
+        """Give the memory back, as soon as no running program and no view of it needs it."""
         ...
 
     def wait(self, buffers: Sequence[Buffer]) -> None:

@@ -68,6 +68,11 @@ class Mesh:
         return MappingProxyType(dict(zip(self.axis_names, self.axis_sizes, strict=True)))
 
     @property
+    def shape_tuple(self) -> tuple[tuple[str, int], ...]:
+        """The names of the axes with their sizes."""
+        return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
     def size(self) -> int:
         """How many devices there are."""
         return len(self.flat)
@@ -157,6 +162,9 @@ class PartitionSpec:
 
     def __getitem__(self, i: int) -> Part:
         return self.parts[i]
+
+    def __add__(self, other: PartitionSpec) -> PartitionSpec:
+        return PartitionSpec(*self.parts, *other.parts)
 
     @property
     def names(self) -> tuple[str, ...]:

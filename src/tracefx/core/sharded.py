@@ -12,7 +12,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.key_words import keys_of
-from tracefx.core.shardings import Shard, Sharding
+from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
 from tracefx.core.values import ConcreteArray
 
 
@@ -74,19 +74,32 @@ class ShardedArray(ConcreteArray):
 
     @property
     @override
+    def committed(self) -> bool:
+        return True
+
+    @property
+    @override
     def addressable_shards(self) -> Sequence[Shard]:
-        tiles = BACKEND.value.tiles(self.buffer)
+        return [shard for shard in self.global_shards if shard.data is not None]
+
+    @property
+    @override
+    def global_shards(self) -> Sequence[Shard]:
         tiling = self.placed.tiling(self.aval.ndim)
         aval = self.aval.update(shape=tiling.tile_shape(self.aval.shape))
-        indices = self.placed.addressable_devices_indices_map(self.aval.shape)
+        mine = self.placed.addressable_devices
+        tiles = iter(BACKEND.value.tiles(self.buffer))
         seen: dict[int, int] = {}
-        replicas = {}
-        for device, place in zip(tiling.devices, tiling.places, strict=True):
-            replicas[device] = seen[place] = seen.get(place, -1) + 1
-        return [
-            Shard(device, index, replicas[device], ConcreteArray(aval, None, tile))
-            for (device, index), tile in zip(indices.items(), tiles, strict=True)
-        ]
+        found = []
+        for device, place, index in zip(tiling.devices, tiling.places, tiling.indices(self.aval.shape), strict=True):
+            seen[place] = seen.get(place, -1) + 1
+            data = self._tile(aval, next(tiles), device) if device in mine else None
+            found.append(Shard(device, index, seen[place], data))
+        return found
+
+    @staticmethod
+    def _tile(aval: ShapedArray, buffer: Buffer, device: Device) -> ConcreteArray:
+        return ShardedArray(aval, buffer, SingleDeviceSharding(device))
 
     @override
     def __dlpack__(

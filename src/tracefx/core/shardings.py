@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, Device
-from tracefx.core.meshes import Mesh, Part, PartitionSpec, Unconstrained, names_in
+from tracefx.core.meshes import MESH, NO_MESH, Mesh, Part, PartitionSpec, Unconstrained, names_in
 
 if TYPE_CHECKING:
     from tracefx.core.array import Array
@@ -229,7 +229,8 @@ class Shard:
     """Which part it is."""
     replica_id: int
     """Which copy of it: 0 on one device, 1 on the next that has the same part."""
-    data: Array
+    data: Array | None
+    """The part itself; None if the device is another process's."""
 
 
 def named(tiling: Tiling, mesh: Mesh) -> NamedSharding:
@@ -283,6 +284,21 @@ class Placing:
     devices: tuple[Device, ...]
     inputs: tuple[Sharding | None, ...]
     outputs: tuple[Sharding | None, ...]
+
+
+def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
+    """A sharding; of a specification, that on the mesh in use."""
+    if isinstance(given, Sharding):
+        return given
+    if not isinstance(given, PartitionSpec):
+        raise TypeError(f"{what} takes a sharding or a PartitionSpec, got {given!r} of type {type(given).__name__}")
+    mesh = MESH.get()
+    if mesh is NO_MESH:
+        raise ValueError(
+            f"{what}: {given} names axes of a mesh, but none is in use: write NamedSharding(mesh, {given}), or call it "
+            "inside of `with set_mesh(mesh):`"
+        )
+    return NamedSharding(mesh, given)
 
 
 def require_cut(aval: ShapedArray, sharding: Sharding, what: str) -> None:

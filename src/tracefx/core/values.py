@@ -81,6 +81,31 @@ class ConcreteArray(Array):
     def addressable_shards(self) -> Sequence[Shard]:
         return (Shard(self.device, (slice(None),) * self.aval.ndim, 0, self),)
 
+    @property
+    @override
+    def global_shards(self) -> Sequence[Shard]:
+        return self.addressable_shards
+
+    @property
+    @override
+    def committed(self) -> bool:
+        return False
+
+    @override
+    def is_ready(self) -> bool:
+        return self.buffer is None or BACKEND.value.is_ready(self.buffer)
+
+    @override
+    def is_deleted(self) -> bool:
+        return self.buffer is not None and BACKEND.value.is_deleted(self.buffer)
+
+    @override
+    def delete(self) -> None:
+        if self.buffer is None:  # the memory is NumPy's, so a buffer says that it is gone
+            self.buffer = BACKEND.value.put(self.numpy(), None)
+        BACKEND.value.delete(self.buffer)
+        self.host = None
+
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
         host = self.numpy()

@@ -294,13 +294,6 @@ def axes_in_scope(name: str, axis_name: AxisName) -> tuple[Names, tuple[int, ...
     return names, tuple([axes[n] for n in names])
 
 
-def one_axis(name: str, axis_name: AxisName) -> tuple[Hashable, int]:
-    names, sizes = axes_in_scope(name, axis_name)
-    if len(names) != 1:
-        raise ValueError(f"{name}: axis_name must be the name of one axis, got {axis_name!r}")
-    return names[0], sizes[0]
-
-
 def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
     """The sum of `x` along the named axis; that of a Python number is known at once: it times the axis's size.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import prod
 from typing import Final, final
 
 import numpy as np
@@ -30,7 +31,6 @@ from tracefx.ops.collective import (
     fold_region,
     grouped,
     number_like,
-    one_axis,
 )
 from tracefx.ops.elementwise import NUMBERS
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers
@@ -186,10 +186,16 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
     >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1, 2], [10, 20]])).tolist()
     [11, 22]
     """
-    name, size = one_axis("psum_scatter", axis_name)
-    value = as_array(x)
-    place = axis_of("psum_scatter", scatter_dimension, value.ndim, "scatter_dimension")
-    return bind1(ReduceScatter(place, (name,), size, bool(tiled)), value)
+    names, sizes = axes_in_scope("psum_scatter", axis_name)
+    out = as_array(x)
+    place = axis_of("psum_scatter", scatter_dimension, out.ndim, "scatter_dimension")
+    if len(names) == 1:
+        return bind1(ReduceScatter(place, names, sizes[0], bool(tiled)), out)
+    if not tiled and out.shape[place] != prod(sizes):
+        raise ValueError(f"psum_scatter: axis {place} of {out.aval} must have the named axes' size {prod(sizes)}")
+    for name, size in zip(names, sizes, strict=True):  # the first name counts slowest
+        out = bind1(ReduceScatter(place, (name,), size, True), out)
+    return out if tiled else reshape(out, (*out.shape[:place], *out.shape[place + 1 :]))
 
 
 # ------------------------------------------------------------------ ppermute
@@ -219,6 +225,11 @@ class PPermute(LinearCollective, Moves):
 
     @override
     def bound(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        if len(self.names) > 1:
+            raise ValueError(
+                f"ppermute along {self.names} at once works between devices only; inside vmap(axis_name="
+                f"{axis.name!r}) permute along one axis after the other"
+            )
         if dim is None and len(self.perm) == axis.size:
             return x, None
         sources = [-1] * axis.size  # out of bounds: filled with zeros
@@ -254,9 +265,9 @@ def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]])
     >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(np.array([1, 2, 3]))
     Array([3, 1, 2], dtype=int32)
     """
-    name, size = one_axis("ppermute", axis_name)
+    names, sizes = axes_in_scope("ppermute", axis_name)
     pairs = tuple([(static_int("ppermute", s, "perm"), static_int("ppermute", d, "perm")) for s, d in perm])
-    return bind1(PPermute((name,), pairs, size), x)
+    return bind1(PPermute(names, pairs, prod(sizes)), x)
 
 
 # ------------------------------------------------------------------ all_to_all
@@ -335,10 +346,13 @@ def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: 
     >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
     [[1, 3], [2, 4]]
     """
-    name, size = one_axis("all_to_all", axis_name)
+    names, sizes = axes_in_scope("all_to_all", axis_name)
     value = as_array(x)
     split = axis_of("all_to_all", split_axis, value.ndim, "split_axis")
     concat = axis_of("all_to_all", concat_axis, value.ndim, "concat_axis")
+    if len(names) != 1:
+        return _all_to_all_along(names, sizes, value, split, concat, tiled)
+    name, size = names[0], sizes[0]
     if tiled or split == concat:
         if not tiled and value.shape[split] != size:
             raise ValueError(_UNEVEN.format(split, value.aval, size))
@@ -352,6 +366,66 @@ def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: 
     shape.insert(concat, 1)
     out = bind1(AllToAll(name, wide, concat, False, size), reshape(value, shape))
     return reshape(out, [n for i, n in enumerate(out.shape) if i != wide])
+
+
+def pswapaxes(x: ArrayLike, axis_name: AxisName, axis: int) -> Array:
+    """`x` with the named axis and its axis `axis`, which must be as long, in each other's place.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [2, 4]]
+    """
+    return all_to_all(x, axis_name, axis, axis)
+
+
+def pshuffle(x: ArrayLike, axis_name: AxisName, perm: Sequence[int]) -> Array:
+    """The `x` of the member `perm[i]`, at the `i`-th member of the batch: `perm` has every number once.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1, 2, 3]))
+    Array([3, 1, 2], dtype=int32)
+    """
+    sources = [static_int("pshuffle", source, "perm") for source in perm]
+    size = prod(axes_in_scope("pshuffle", axis_name)[1])
+    if sorted(sources) != list(range(size)):
+        raise ValueError(f"pshuffle: perm must have every number from 0 to {size - 1} once, got {perm!r}")
+    return ppermute(x, axis_name, list(zip(sources, range(size), strict=True)))
+
+
+def pbroadcast(x: ArrayLike, axis_name: AxisName, source: int) -> Array:
+    """The `x` of the member `source`, at every member of the batch.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1, 2, 3]))
+    Array([2, 2, 2], dtype=int32)
+    """
+    size = prod(axes_in_scope("pbroadcast", axis_name)[1])
+    member = static_int("pbroadcast", source, "source")
+    if not 0 <= member < size:
+        raise ValueError(f"pbroadcast: source {source} must be between 0 and {size - 1}")
+    value = as_array(x)
+    if not NUMBERS.has(value.dtype):
+        return slice_in_dim(all_gather(value, axis_name, tiled=False), member)
+    here = eq(axis_index(axis_name), member)
+    return as_array(psum(where_scalar(here, value), axis_name))
+
+
+def _all_to_all_along(names: Names, sizes: Sequence[int], x: Array, split: int, concat: int, tiled: bool) -> Array:
+    """`all_to_all` along several axes, one after the other: each has an axis of the array of its own meanwhile."""
+    size, n = prod(sizes), len(names)
+    if x.shape[split] % size if tiled else x.shape[split] != size:
+        raise ValueError(_UNEVEN.format(split, x.aval, size))
+    left = [x.shape[split] // size] if tiled else []
+    out = reshape(x, (*x.shape[:split], *sizes, *left, *x.shape[split + 1 :]))
+    for i, (name, length) in enumerate(zip(names, sizes, strict=True), split):
+        out = bind1(AllToAll(name, i, i, True, length), out)
+    senders = range(split, split + n)
+    order = [i for i in range(out.ndim) if i not in senders]
+    order[concat:concat] = senders
+    moved = transpose(out, order)
+    merged = n + tiled
+    joined = prod(moved.shape[concat : concat + merged])
+    return reshape(moved, (*moved.shape[:concat], joined, *moved.shape[concat + merged :]))
 
 
 _UNEVEN: Final = "all_to_all: split_axis {} of {} must have the named axis's size {}, or a multiple of it if tiled"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
-from tracefx.core.shardings import Sharding, SingleDeviceSharding
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import Sharding, SingleDeviceSharding, as_sharding
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray
 from tracefx.transforms.arguments import flatten_values
-from tracefx.transforms.shardings import as_sharding, placed
+from tracefx.transforms.shardings import placed
 
 T = TypeVar("T")
 
@@ -64,13 +65,15 @@ def default_backend() -> str:
 
 
 def device_put(x: PyTree, device: PyTree = None) -> PyTree:
-    """The arrays of a tree in the memory of `device`: a device, the first one by default, or a sharding over several.
+    """The arrays of a tree in the memory of `device`: a device, or a sharding over several.
+
+    Without a device arrays that were put somewhere stay there, and others come to the first device.
 
     `device` may be a tree of these, or one for a whole branch of `x`; while a mesh is in use, a `PartitionSpec` too.
     An array that was put on other devices than the first stays there, and what is computed of it is computed there.
     Tracers are handed through a device; to a sharding they are constrained.
 
-    Raises ValueError if an array can't be cut as a sharding says.
+    Raises ValueError if an array can't be cut as a sharding says, TypeError for what is neither device nor sharding.
 
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
@@ -84,13 +87,18 @@ def device_put(x: PyTree, device: PyTree = None) -> PyTree:
 def _put(x: Array, to: object) -> Array:
     if isinstance(to, Sharding | PartitionSpec):
         return placed(x, as_sharding(to, "device_put"), "device_put: the array")
-    if not isinstance(x, ConcreteArray):
+    if to is not None and not (hasattr(to, "process_index") and hasattr(to, "platform")):
+        raise TypeError(
+            "device_put takes a device of tracefx.devices(), a sharding, or a PartitionSpec while a mesh is in use, "
+            f"got {to!r} of type {type(to).__name__}"
+        )
+    if not isinstance(x, ConcreteArray) or (to is None and isinstance(x, ShardedArray)):
         return x
     backend = BACKEND.value
     first = backend.devices(backend.platform)[0]
-    device = first if to is None else to
+    device = first if to is None else cast(Device, to)
     if device is not first:
-        return placed(x, SingleDeviceSharding(device), "device_put: the array")  # type: ignore[arg-type]  # a device
+        return placed(x, SingleDeviceSharding(device), "device_put: the array")
     if x.buffer is not None and type(x) is ConcreteArray and backend.device_of(x.buffer) is device:
         return x
     return ConcreteArray(x.aval, None, backend.put(x.numpy(), first))
@@ -117,7 +125,7 @@ def block_until_ready(x: T) -> T:
     >>> block_until_ready(device_put(1.0))
     Array(1., dtype=float32, weak_type=True)
     """
-    found = [v.buffer for v in trees.leaves(x) if type(v) is ConcreteArray and v.buffer is not None]
+    found = [v.buffer for v in trees.leaves(x) if isinstance(v, ConcreteArray) and v.buffer is not None]
     if found:
         BACKEND.value.wait(found)
     return x

@@ -12,7 +12,8 @@ from tracefx.core import dtypes, trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
-from tracefx.core.shardings import Sharding
+from tracefx.core.meshes import PartitionSpec
+from tracefx.core.shardings import Sharding, as_sharding
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.ops.operation import static_shape
 from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
@@ -20,6 +21,10 @@ from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
 
 def _shape(shape: Sequence[int]) -> Shape:
     return static_shape("ShapeDtypeStruct", shape)
+
+
+def _sharding(given: Sharding | PartitionSpec | None) -> Sharding | None:
+    return None if given is None else as_sharding(given, "ShapeDtypeStruct")
 
 
 @final
@@ -34,7 +39,7 @@ class ShapeDtypeStruct:
     shape: Shape = field(converter=_shape)
     dtype: DType = field(converter=dtypes.as_dtype)
     weak_type: bool = field(default=False, kw_only=True)
-    sharding: Sharding | None = field(default=None, kw_only=True)
+    sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
     """Where the array is to lie, of those that programs are compiled for."""
 
     @property

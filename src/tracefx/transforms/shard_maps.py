@@ -16,7 +16,7 @@ from tracefx.control.shard_map import WHOLE
 from tracefx.control.shard_map import ShardMap as Operation
 from tracefx.core import trees
 from tracefx.core.backend import BACKEND, Device
-from tracefx.core.handler import CURRENT, Handler, as_array, bind
+from tracefx.core.handler import CURRENT, Handler, as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.core.primitive import Primitive
@@ -70,6 +70,17 @@ class Along(Handler):
         return self.inner.bind(prim, args)
 
 
+def _apart_around(handler: Handler) -> frozenset[str]:
+    """The axes along which programs run apart already."""
+    names: frozenset[str] = frozenset()
+    at: Handler | None = handler
+    while at is not None:
+        if isinstance(at, Along):
+            names |= frozenset(at.names)
+        at = at.below
+    return names
+
+
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class ShardMap(TransformOf[Preserving]):
@@ -116,6 +127,7 @@ class ShardMap(TransformOf[Preserving]):
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.part(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         token = CURRENT.set(Along(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}))
+        meanwhile = MESH.set(mesh)
         try:
             key = signature(tree, tuple(parts), ())
             known = TRACES.traces(fun)
@@ -125,6 +137,7 @@ class ShardMap(TransformOf[Preserving]):
                 if keepable(traced):
                     known[key, "shard_map"] = traced
         finally:
+            MESH.reset(meanwhile)
             CURRENT.reset(token)
         what = f"shard_map of {name}: out_specs"
         out_specs = self._specs(self.out_specs, traced.out_tree, axes, what, "the output")
@@ -147,7 +160,15 @@ class ShardMap(TransformOf[Preserving]):
         unknown = self.axis_names - {*mesh.axis_names}
         if unknown:
             raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are no axes of {mesh}")
-        return mesh, tuple([axis for axis in mesh.axis_names if not self.axis_names or axis in self.axis_names])
+        taken = _apart_around(current())
+        wanted = self.axis_names or {axis for axis in mesh.axis_names if axis not in taken}
+        twice = sorted(taken & wanted)
+        if twice or not wanted:
+            raise ValueError(
+                f"shard_map of {name}: a shard_map around it runs along {sorted(twice or taken)} already; give "
+                "axis_names that are left"
+            )
+        return mesh, tuple([axis for axis in mesh.axis_names if axis in wanted])
 
     def _specs(
         self, given: PyTree, tree: trees.TreeDef, axes: tuple[str, ...], what: str, of: str

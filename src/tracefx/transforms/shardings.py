@@ -15,9 +15,9 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.meshes import MESH, NO_MESH, Mesh, PartitionSpec
+from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Index, NamedSharding, Sharding, require_cut
+from tracefx.core.shardings import Index, NamedSharding, Sharding, as_sharding, require_cut
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.sharding import sharding_constraint
@@ -76,21 +76,6 @@ def make_mesh(
     return Mesh(array.reshape(shape), axis_names)
 
 
-def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
-    """A sharding; of a specification, that on the mesh in use."""
-    if isinstance(given, Sharding):
-        return given
-    if not isinstance(given, PartitionSpec):
-        raise TypeError(f"{what} takes a sharding or a PartitionSpec, got {given!r} of type {type(given).__name__}")
-    mesh = MESH.get()
-    if mesh is NO_MESH:
-        raise ValueError(
-            f"{what}: {given} names axes of a mesh, but none is in use: write NamedSharding(mesh, {given}), or call it "
-            "inside of `with set_mesh(mesh):`"
-        )
-    return NamedSharding(mesh, given)
-
-
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
     """A sharding, or None, for each leaf of a tree, from one for it all or for some branches."""
     spread = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
@@ -144,10 +129,13 @@ def placed(x: Array, sharding: Sharding, what: str) -> Array:
     if not isinstance(x, ConcreteArray):
         return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
     require_cut(x.aval, sharding, what)
-    if isinstance(x, ShardedArray) and x.placed == sharding:
-        return x
+    if isinstance(x, ShardedArray):
+        if x.placed == sharding:
+            return x
+        if set(x.placed.devices) == set(sharding.devices):
+            return BACKEND.value.moved(x, sharding)
     host = x.numpy()
-    tiles = [np.ascontiguousarray(host[i]) for i in sharding.addressable_devices_indices_map(x.aval.shape).values()]
+    tiles = [np.asarray(host[i], order="C") for i in sharding.addressable_devices_indices_map(x.aval.shape).values()]
     return ShardedArray(x.aval, BACKEND.value.spread(x.aval, sharding, tiles), sharding)
 
 
@@ -183,7 +171,7 @@ def make_array_from_callback(
 
 def _part(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: Index) -> NDArray:
     value = as_array(as_value(given, "data_callback"))  # type: ignore[arg-type]  # checked there
-    part = np.ascontiguousarray(value if dtype is None else value.astype(as_dtype(dtype)))
+    part = np.asarray(value if dtype is None else value.astype(as_dtype(dtype)), order="C")
     if part.shape != shape:
         raise ValueError(
             f"make_array_from_callback: the part at {index} has shape {part.shape}, where {shape} is asked"

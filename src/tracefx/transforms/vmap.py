@@ -38,17 +38,20 @@ def vmap(
     out_axes: PyTree = 0,
     axis_name: Hashable = None,
     axis_size: int | None = None,
+    spmd_axis_name: str | tuple[str, ...] | None = None,
 ) -> Callable[P, R]:
     """`fun` applied along an axis of its arguments at once, with the results stacked along `out_axes`.
 
     `in_axes` says for each positional argument (as a tree prefix) which axis is mapped, `None` for arguments that are
-    the same for all, which need not be arrays; keyword arguments are mapped along axis 0.
+    the same for all, which need not be arrays; keyword arguments are mapped along axis 0. With `spmd_axis_name`, arrays
+    of which `fun` says how they lie on a mesh (`shard_map`, `with_sharding_constraint`) lie with the new axis along
+    these axes of it.
 
     >>> import tracefx.numpy as fnp
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
     Array([0., 2., 4.], dtype=float32)
     """
-    return Vmap(in_axes, out_axes, axis_name, axis_size)(fun)
+    return Vmap(in_axes, out_axes, axis_name, axis_size, spmd_axis_name)(fun)
 
 
 def _of_arguments(axes: PyTree) -> HeldTree:
@@ -73,6 +76,12 @@ def _check_size(transform: Vmap, option: Attribute[int | None], size: object) ->
         raise TypeError(f"vmap: axis_size must be a non-negative integer or None, got {size!r}")
 
 
+def _check_spmd_name(transform: Vmap, option: Attribute[str | tuple[str, ...] | None], name: object) -> None:
+    names = name if isinstance(name, tuple) else () if name is None else (name,)
+    if not all(isinstance(n, str) for n in names):
+        raise TypeError(f"vmap: spmd_axis_name must be the name of an axis of a mesh, or a tuple of them, got {name!r}")
+
+
 @final
 @frozen(eq=False, repr=False)
 class Vmap(HandlerTransform[Preserving]):
@@ -87,6 +96,7 @@ class Vmap(HandlerTransform[Preserving]):
     _out_axes: HeldTree = field(alias="out_axes", default=hold(0), converter=hold, validator=_check_axes)
     axis_name: Hashable = field(default=None, validator=_check_name)
     axis_size: int | None = field(default=None, validator=_check_size)
+    spmd_axis_name: str | tuple[str, ...] | None = field(default=None, validator=_check_spmd_name)
 
     @property
     def in_axes(self) -> PyTree:
@@ -101,7 +111,7 @@ class Vmap(HandlerTransform[Preserving]):
         """The handler of a batch of `axis_size` on `handler`."""
         if self.axis_size is None:
             raise ValueError(f"{self!r}: the handler of a batch needs its size; give axis_size")
-        return Batch(handler, MappedAxis(self.axis_size, self.axis_name))
+        return Batch(handler, MappedAxis(self.axis_size, self.axis_name, self.spmd_axis_name))
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +135,8 @@ class Vmap(HandlerTransform[Preserving]):
             arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-            axis = MappedAxis(mapped_size(where, values, dims, axis_size, (args, kwargs)), axis_name)
+            size = mapped_size(where, values, dims, axis_size, (args, kwargs))
+            axis = MappedAxis(size, axis_name, self.spmd_axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
             token = CURRENT.set(handler)

@@ -16,7 +16,7 @@ from tracefx.core.backend import Buffer, Device, SupportsDLPack
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_words import type_of_words, words_of
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -37,6 +37,7 @@ from tracefx.xla.spread import (
     compile_spread,
     mesh_of,
     meshes_of,
+    moved,
     no_wishes,
     placing_for,
     placing_of,
@@ -281,6 +282,8 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
+    identities: OnceCache[ShapedArray, Jaxpr] = field(factory=lambda: OnceCache(4096), init=False)
+    """The programs that do nothing, for what is moved between devices."""
 
     def lower(
         self,
@@ -292,7 +295,7 @@ class XlaBackend:
     ) -> LoweredModule | LoweredSpread:
         if wishes is not None or meshes_of(jaxpr):
             placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
-            planned = plan(jaxpr, donated, keep_unused)
+            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
             return LoweredSpread(jaxpr, name, planned, placing, lower_over(planned, name, placing))
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
@@ -318,7 +321,7 @@ class XlaBackend:
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
     ) -> SpreadProgram:
         def compile_now() -> SpreadProgram:
-            planned = plan(jaxpr, donated, keep_unused)
+            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
             lowered = lower_over(planned, name, placing)
             return compile_spread(lowered, planned, placing, name, {}, mesh_of(placing, jaxpr))
 
@@ -329,6 +332,14 @@ class XlaBackend:
         avals = tuple([x.aval for x in args])
         jaxpr = self.operations.get((prim, avals), lambda: _one_operation(prim, avals))
         return self._compiled_over(jaxpr, prim.name, (), False, placing_for(prim.name, jaxpr, args))(args)
+
+    def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+        if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
+            return ShardedArray(x.aval, x.buffer, sharding)
+        v = Var(0, x.aval)
+        jaxpr = self.identities.get(x.aval, lambda: Jaxpr((), (v,), (), (v,)))
+        (out,) = self.compiled(jaxpr, "move", wishes=Wishes((x.placed,), (sharding,)))([x])
+        return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:
         def compile_now() -> Compiled:
@@ -417,6 +428,15 @@ class XlaBackend:
 
     def read(self, buffer: Buffer) -> NDArray:
         return runtime.to_numpy(cast(runtime.Buffer, buffer))
+
+    def is_ready(self, buffer: Buffer) -> bool:
+        return runtime.is_ready(cast(runtime.Buffer, buffer))
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        return runtime.is_deleted(cast(runtime.Buffer, buffer))
+
+    def delete(self, buffer: Buffer) -> None:
+        runtime.delete(cast(runtime.Buffer, buffer))
 
     def wait(self, buffers: Sequence[Buffer]) -> None:
         runtime.block_until_all_ready(cast(Sequence[runtime.Buffer], buffers))

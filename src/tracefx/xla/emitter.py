@@ -42,6 +42,8 @@ class Lowered:
     calls_host: bool
     calls_kernels: bool
     host_functions: tuple[runtime.HostFunction, ...]
+    host_results: tuple[tuple[runtime.ArraySpec, ...], ...]
+    """The types of what each of them gives."""
 
 
 # ------------------------------------------------------------------ the builder
@@ -73,6 +75,8 @@ class Emitter:
             "_block",
             "_channels",
             "_eqn",
+            "_everyone",
+            "_first",
             "_functions",
             "_line",
             "_lines",
@@ -80,7 +84,7 @@ class Emitter:
             "_symbols",
             "_token",
         ),
-        *("calls_kernels", "devices", "host_functions", "module", "platform", "targets"),
+        *("calls_kernels", "devices", "host_functions", "host_results", "module", "platform", "targets"),
     )
 
     def __init__(self, module: runtime.Module, platform: str, devices: tuple[Device, ...] = ()) -> None:
@@ -89,6 +93,8 @@ class Emitter:
         self.devices = devices
         """The partitions, of a program on several devices."""
         self._meshes: dict[Mesh, str] = {}
+        self._first = self._everyone = ""
+        """The meshes of the first device alone and of all in a row, once something needs them."""
         self._apart: dict[Hashable, tuple[Mesh, Ir]] = {}
         """The axes along which devices run this block's program apart: of which mesh, and where one is along it."""
         self._channels = 0
@@ -98,6 +104,7 @@ class Emitter:
         """Whether custom calls call those."""
         self.host_functions: list[runtime.HostFunction] = []
         """What custom calls of Python functions call, by number."""
+        self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
         self._functions: dict[int, tuple[Jaxpr, str]] = {}
         self._symbols: set[str] = set()
         self._lines: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
@@ -173,7 +180,8 @@ class Emitter:
         return Text(f"#stablehlo.channel_handle<handle = {self._channels}, type = 1>")
 
     def lowered(self) -> Lowered:
-        return Lowered(self.module, bool(self.targets), self.calls_kernels, tuple(self.host_functions))
+        calls = bool(self.targets), self.calls_kernels, tuple(self.host_functions), tuple(self.host_results)
+        return Lowered(self.module, *calls)
 
     def mesh(self, mesh: Mesh) -> str:
         """The name of a mesh in the module."""
@@ -182,11 +190,7 @@ class Emitter:
             symbol = self._meshes[mesh] = self._fresh("mesh")
             axes = ", ".join([f'"{name}"={size}' for name, size in mesh.shape.items()])
             ids = "" if mesh.flat == self.devices else f", device_ids={[self.devices.index(d) for d in mesh.flat]}"
-            attributes = {
-                "sym_name": runtime.string_attr(symbol),
-                "mesh": runtime.attribute(f"#sdy.mesh<[{axes}]{ids}>"),
-            }
-            runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
+            self._define_mesh(symbol, f"#sdy.mesh<[{axes}]{ids}>")
         return symbol
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
@@ -484,11 +488,45 @@ class Emitter:
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
         attributes = call_of(runtime.HOST_CALL, config, has_side_effect)
         self.targets.add(runtime.HOST_CALL)
+        words = map(type_of_words, outs)
+        self.host_results.append(tuple([runtime.ArraySpec(kind.shape, kind.dtype) for kind in words]))
         if not self._is_ordered():
             self.host_functions.append(function)
-            return self.emit("stablehlo.custom_call", operands, outs, attributes)
+            if len(self.devices) < 2 or self._apart:  # each device that runs apart calls for its own part
+                return self.emit("stablehlo.custom_call", operands, outs, attributes)
+            return self._called_once(operands, outs, attributes)
+        if len(self.devices) > 1:
+            raise ValueError(
+                "a program on several devices has no order in which they do things: call with ordered=False, or from "
+                "a program on one device"
+            )
         self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
         return self._in_order("stablehlo.custom_call", [self._last_token(), *_values(operands)], outs, attributes)[1]
+
+    def _called_once(
+        self, operands: Sequence[Ir], outs: Sequence[ShapedArray], attributes: dict[str, runtime.Attribute]
+    ) -> list[Ir]:
+        """A custom call that the first device makes, with whole arrays; all devices have what it gives."""
+        if not self._first:
+            self._first = self._fresh("first_device")
+            self._define_mesh(self._first, "#sdy.mesh<[], device_ids=[0]>")
+        if not self._everyone:
+            self._everyone = self._fresh("everyone")
+            self._define_mesh(self._everyone, f'#sdy.mesh<["devices"={len(self.devices)}]>')
+        there = ", ".join([f"<@{self._first}, []>"] * max(1, len(outs)))
+        attributes["sdy.sharding"] = runtime.attribute(f"#sdy.sharding_per_value<[{there}]>")
+        found = self.emit("stablehlo.custom_call", list(map(self._everywhere, operands)), outs, attributes)
+        return list(map(self._everywhere, found))
+
+    def _everywhere(self, x: Ir) -> Ir:
+        """An array of which all devices have all."""
+        parts = ", ".join(["{}"] * (x.aval.ndim + dtypes.is_key(x.aval.dtype)))
+        attrs: dict[str, Attr] = {"sharding": Text(f"#sdy.sharding<@{self._everyone}, [{parts}]>")}
+        return self.emit("sdy.sharding_constraint", [x], [x.aval], attrs)[0]
+
+    def _define_mesh(self, symbol: str, mesh: str) -> None:
+        attributes = {"sym_name": runtime.string_attr(symbol), "mesh": runtime.attribute(mesh)}
+        runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
 
     def _fresh(self, symbol: str) -> str:
         candidate, n = symbol, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias, TypeVar, final
 
 import numpy as np
@@ -66,19 +66,32 @@ class Plan:
         return [of_outputs[self.outputs.index(Result(i))] for i in range(len(self.results))]
 
 
-def plan(jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False) -> Plan:
-    """Plan for a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out."""
+def plan(
+    jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False, moved: Collection[int] = frozenset()
+) -> Plan:
+    """Plan for a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out.
+
+    Outputs at `moved` are the executable's even if they are inputs.
+    """
     assert not jaxpr.constvars
     places = {v.index: i for i, v in enumerate(jaxpr.invars)}
-    computed = {a.index: a for a in jaxpr.outs if not isinstance(a, Literal) and a.index not in places}
-    order = {index: i for i, index in enumerate(computed)}
+    computed: list[Var] = []
+    order: dict[int, int] = {}
     outputs: list[Output] = []
-    for a in jaxpr.outs:
+    for i, a in enumerate(jaxpr.outs):
         if isinstance(a, Literal):
             outputs.append(a)
+        elif i in moved:
+            outputs.append(Result(len(computed)))
+            computed.append(a)
+        elif a.index in places:
+            outputs.append(Argument(places[a.index]))
         else:
-            outputs.append(Argument(places[a.index]) if a.index in places else Result(order[a.index]))
-    body = Jaxpr((), jaxpr.invars, jaxpr.eqns, tuple(computed.values()))
+            if a.index not in order:
+                order[a.index] = len(computed)
+                computed.append(a)
+            outputs.append(Result(order[a.index]))
+    body = Jaxpr((), jaxpr.invars, jaxpr.eqns, tuple(computed))
     pruned, used = prune(body, (True,) * len(computed))
     if keep_unused:
         used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, shared
 from tracefx.core.backend import Buffer, Device
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import OverMesh
 from tracefx.core.handler import ROOT, Tracer, escaped
 from tracefx.core.jaxpr import Jaxpr
@@ -89,6 +89,22 @@ def _ids(devices: Sequence[Device]) -> str:
     return f"device{'s' if len(devices) > 1 else ''} {', '.join([str(d.id) for d in devices])}"
 
 
+def moved(jaxpr: Jaxpr, placing: Placing) -> frozenset[int]:
+    """The outputs that are inputs or other outputs, but are to lie elsewhere: the program moves them."""
+    lies: dict[int, Sharding | None] = {
+        v.index: placing.inputs[i] for i, v in enumerate(jaxpr.invars) if v.aval.dtype != float0
+    }
+    found = set()
+    for i, (a, wish) in enumerate(zip(jaxpr.outs, placing.outputs, strict=True)):
+        if isinstance(a, Literal) or wish is None:
+            continue
+        if a.index not in lies:
+            lies[a.index] = wish
+        elif lies[a.index] != wish:
+            found.add(i)
+    return frozenset(found)
+
+
 def mesh_of(placing: Placing, jaxpr: Jaxpr) -> Mesh:
     """The mesh by whose axes one says how results lie."""
     for sharding in (*placing.inputs, *placing.outputs):
@@ -112,6 +128,8 @@ class SpreadProgram:
     results: tuple[ShapedArray, ...] = field(init=False)
     _taken: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
     _given: tuple[Sharding, ...] = field(init=False)
+    _turned: tuple[tuple[int, Tiling], ...] = field(init=False)
+    """The results whose shardings count the devices in another order than the program, and how they are cut."""
     on_buffers: None = field(default=None, init=False)
 
     @results.default
@@ -130,6 +148,17 @@ class SpreadProgram:
         found = zip(said, self.executable.tilings, self.plan.results, strict=True)
         return tuple([sharding or self._named(tiling, aval) for sharding, tiling, aval in found])
 
+    @_turned.default
+    def _of_other_orders(self) -> tuple[tuple[int, Tiling], ...]:
+        given = zip(self._given, self.plan.results, self.executable.results, strict=True)
+        return tuple(
+            [
+                (k, widened(sharding.tiling(aval.ndim), len(spec.shape)))
+                for k, (sharding, aval, spec) in enumerate(given)
+                if sharding.devices != self.placing.devices
+            ]
+        )
+
     def _named(self, tiling: Tiling, aval: ShapedArray) -> Sharding:
         if len(tiling.devices) == 1:
             return SingleDeviceSharding(tiling.devices[0])
@@ -142,6 +171,8 @@ class SpreadProgram:
             x = args[i]
             if isinstance(x, ConcreteArray):
                 x.donate()
+        for k, tiling in self._turned:
+            outs[k] = runtime.join_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
@@ -161,10 +192,8 @@ class SpreadProgram:
 
     def _reordered(self, x: ShardedArray, tiling: Tiling) -> Buffer:
         """The tiles of an array that lies right, in the order in which the program counts the devices."""
-        local = [d for d in x.placed.devices if d in x.placed.addressable_devices]
-        tiles = dict(zip(local, runtime.tiles_of(cast(runtime.Buffer, x.buffer)), strict=True))
+        ordered = _in_order(cast(runtime.Buffer, x.buffer), x.placed.devices, tiling)
         kind = type_of_words(x.aval)
-        ordered = [tiles[d] for d in tiling.devices if d in tiles]
         return runtime.join_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
 
     def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
@@ -173,6 +202,8 @@ class SpreadProgram:
             return results[output.index]
         x = args[output.index] if isinstance(output, Argument) else output
         sharding = self.placing.outputs[i]
+        if sharding is None and isinstance(output, Argument):
+            sharding = self.placing.inputs[output.index]
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
             return x
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
@@ -196,6 +227,14 @@ class SpreadProgram:
         return self.executable.memory_analysis()
 
 
+def _in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
+    """The tiles of an array that lie on `devices`, in the order in which a tiling counts these."""
+    mine = runtime.client(devices[0].platform).process_index()
+    local = [d for d in devices if d.process_index == mine]
+    tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
+    return [tiles[d] for d in tiling.devices if d in tiles]
+
+
 def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     """Numbers on devices, cut as a tiling says."""
     if isinstance(x, Tracer):
@@ -204,7 +243,7 @@ def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     mine = runtime.client(tiling.devices[0].platform).process_index()
     here = [device.process_index == mine for device in tiling.devices]
     indices = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).indices(aval.shape)
-    tiles = [np.ascontiguousarray(host[index]) for index, is_here in zip(indices, here, strict=True) if is_here]
+    tiles = [np.asarray(host[index], order="C") for index, is_here in zip(indices, here, strict=True) if is_here]
     return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), widened(tiling, host.ndim), tiles)
 
 
@@ -229,6 +268,8 @@ def compile_spread(
     )
     executable = runtime.compile_over(
         lowered.module,
+        lowered.host_functions,
+        lowered.host_results,
         devices=cast("tuple[runtime.Device, ...]", placing.devices),
         free=free,
         name=name,

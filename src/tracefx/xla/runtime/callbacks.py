@@ -10,7 +10,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, final
 
-from tracefx.xla.runtime.bindings import AnyArray
+import numpy as np
+
+from tracefx.xla.runtime.bindings import AnyArray, ArraySpec
 
 HOST_CALL: Final = "xla_ffi_python_cpu_callback"
 """The target of the custom call that calls function number `index : ui64` of its program.
@@ -30,10 +32,15 @@ class CallbackError(RuntimeError):
 class HostFunctions:
     """The functions that one program calls, and what they raised, until the execution that it ended asks for it."""
 
-    __slots__ = ("__weakref__", "_errors", "_executions", "_functions", "_lock", "_numbers")
+    __slots__ = ("__weakref__", "_errors", "_executions", "_functions", "_lock", "_numbers", "_results")
 
-    def __init__(self, functions: Sequence[HostFunction]) -> None:
+    def __init__(self, functions: Sequence[HostFunction], results: Sequence[Sequence[ArraySpec]] | None = None) -> None:
+        """`results` are the types of what each function gives, if the program goes on where one raises.
+
+        So it must on several devices: the others would wait for one that ends early until XLA ends the process.
+        """
         self._functions = functions
+        self._results = results
         self._errors: dict[int, BaseException] = {}
         self._numbers = itertools.count()
         self._executions = 0
@@ -53,6 +60,8 @@ class HostFunctions:
         except BaseException as error:
             number = next(self._numbers)
             self._errors[number] = error
+        if self._results is not None:
+            return tuple([np.zeros(spec.shape, spec.dtype) for spec in self._results[i]])
         raise CallbackError(f"{_MARK} {number}")  # without the exception as its context, which XLA would show
 
     def begin(self) -> None:
@@ -66,6 +75,13 @@ class HostFunctions:
             self._executions -= 1
             if not self._executions:
                 self._errors.clear()
+
+    def kept(self) -> BaseException | None:
+        """The first exception of an execution that went on all the same."""
+        if self._results is None:
+            return None
+        with self._lock:
+            return self._errors.pop(min(self._errors), None) if self._errors else None
 
     def take(self, text: str) -> BaseException | None:
         """The exception that ended an execution with this text, if it was one of ours."""

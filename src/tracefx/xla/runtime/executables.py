@@ -204,23 +204,14 @@ class CallingExecutable(Executable):
             BaseException: what one of the functions raised, as the object that it was.
             ExecutionError: for any other failure.
         """
-        self._functions.begin()
-        try:
-            running = self._run(buffers, with_tokens=True)
-            done = running.consume_token()
-            results = running.consume_with_handlers(self._handlers)
-            done.block_until_ready()
-            return results
-        except JaxRuntimeError as error:
-            raised = self._functions.take(str(error))
-            if raised is None:
-                raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
-        finally:
-            self._functions.end()
-        try:
-            raise raised  # out here, where XLA's error is not its context
-        finally:
-            del raised  # which would keep this frame, and the frame it
+        return calling(self._functions, lambda: self._execute_to_the_end(buffers), self.name)
+
+    def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        running = self._run(buffers, with_tokens=True)
+        done = running.consume_token()
+        results = running.consume_with_handlers(self._handlers)
+        done.block_until_ready()
+        return results
 
     @override
     def named(self, name: str) -> Executable:
@@ -228,6 +219,26 @@ class CallingExecutable(Executable):
         return (
             self if name == self.name else CallingExecutable(name, self._loaded, self.device, *specs, self._functions)
         )
+
+
+def calling(functions: HostFunctions, run: Callable[[], list[Buffer]], name: str) -> list[Buffer]:
+    """What `run` returns, an execution that calls functions; what one of them raised is raised as the object it was."""
+    functions.begin()
+    try:
+        results = run()
+        raised = functions.kept()
+        if raised is None:
+            return results
+    except JaxRuntimeError as error:
+        raised = functions.take(str(error))
+        if raised is None:
+            raise ExecutionError(f"the compiled {name} failed: {error}") from error
+    finally:
+        functions.end()
+    try:
+        raise raised  # out here, where XLA's error is not its context
+    finally:
+        del raised  # which would keep this frame, and the frame it
 
 
 _MAGIC: Final = b"tracefx executable 1\n"

@@ -40,7 +40,8 @@ from tracefx.xla.runtime.bindings import (
     spread_put,
 )
 from tracefx.xla.runtime.buffers import deleted_error
-from tracefx.xla.runtime.executables import MemoryAnalysis, new_options, signature_of
+from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
+from tracefx.xla.runtime.executables import MemoryAnalysis, calling, new_options, signature_of
 
 
 @final
@@ -141,7 +142,7 @@ def join_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[Buffer]) -> Buff
 class SpreadExecutable:
     """A compiled program on several devices."""
 
-    __slots__ = ("_handlers", "_loaded", "devices", "name", "parameters", "results", "taken", "tilings")
+    __slots__ = ("_functions", "_handlers", "_loaded", "devices", "name", "parameters", "results", "taken", "tilings")
 
     def __init__(
         self,
@@ -150,8 +151,10 @@ class SpreadExecutable:
         devices: tuple[Device, ...],
         parameters: tuple[ArraySpec, ...],
         results: tuple[ArraySpec, ...],
+        functions: HostFunctions | None = None,
     ) -> None:
         self._loaded = loaded
+        self._functions = functions
         self.name = name
         self.devices = devices
         self.parameters = parameters
@@ -168,13 +171,25 @@ class SpreadExecutable:
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program on arrays that are cut as its parameters are. Returns perhaps before it is done.
 
+        A program that calls Python functions is done when it returns.
+
         Raises:
             ExecutionError: for a deleted argument, or a failure on the way.
+            BaseException: what a Python function raised that the program called.
         """
+        if self._functions is not None:
+            return calling(self._functions, lambda: self._execute_to_the_end(buffers), self.name)
         try:
             return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
             raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+
+    def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        running = self._loaded.execute_sharded(buffers, with_tokens=True)
+        done = running.consume_token()
+        results = running.consume_with_handlers(self._handlers)
+        done.block_until_ready()
+        return results
 
     def hlo_text(self) -> str:
         """The program of one device after XLA's optimizations, with what it sends and receives."""
@@ -194,6 +209,8 @@ class SpreadExecutable:
 def _tilings(
     shardings: Sequence[object] | None, devices: tuple[Device, ...], specs: tuple[ArraySpec, ...]
 ) -> tuple[Tiling, ...]:
+    if not specs:  # of which XLA says something all the same
+        return ()
     if shardings is None:  # all whole
         return tuple([Tiling(devices, (1,) * len(spec.shape), (0,) * len(devices)) for spec in specs])
     found = [hlo_sharding_of(sharding) for sharding in shardings]
@@ -202,6 +219,8 @@ def _tilings(
 
 def compile_over(
     module: ir.Module,
+    functions: Sequence[HostFunction] = (),
+    given: Sequence[Sequence[ArraySpec]] = (),
     *,
     devices: tuple[Device, ...],
     free: tuple[Sequence[bool], Sequence[bool]],
@@ -212,6 +231,8 @@ def compile_over(
 
     Args:
         module: is left as it is.
+        functions: what custom calls of `HOST_CALL` call, by their `index`.
+        given: the types of what each of them gives.
         devices: the partitions, in their order.
         free: of which parameters and of which results XLA may say how they are cut.
         name: what errors call it.
@@ -228,8 +249,13 @@ def compile_over(
     build = options.executable_build_options
     build.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
     build.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
+    calls = HostFunctions(functions, given) if functions else None
+    there, where = client(devices[0].platform), device_list(devices)
     try:
-        loaded = client(devices[0].platform).compile_and_load(module, device_list(devices), options)
+        if calls is None:
+            loaded = there.compile_and_load(module, where, options)
+        else:
+            loaded = there.compile_and_load(module, where, options, calls.entries())
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
-    return SpreadExecutable(name, loaded, devices, parameters, results)
+    return SpreadExecutable(name, loaded, devices, parameters, results, calls)
