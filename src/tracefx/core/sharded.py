@@ -25,7 +25,9 @@ class ShardedArray(ConcreteArray):
     buffer: Buffer
 
     def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding) -> None:
-        super().__init__(aval, None, buffer)
+        self.aval = aval  # what super() would do, which takes as long as all of this
+        self.host = None
+        self.buffer = buffer
         self.placed = placed
 
     @property

@@ -20,6 +20,7 @@ from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.meshes import MESH, NO_MESH
 from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Wishes
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value, of_jax
@@ -183,7 +184,7 @@ class Jitted(Generic[P, R]):
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
             inputs: Sequence[Value | NDArray]
-            ready = None if kwargs or self._wishes else self._find_ready(args)
+            ready = None if kwargs else self._find_ready(args)
             if ready is not None:
                 inputs, consts, program, out_tree = args, ready.consts, ready.program, ready.out_tree
             else:
@@ -207,28 +208,35 @@ class Jitted(Generic[P, R]):
 
     def _find_ready(self, args: tuple[Any, ...]) -> Ready | None:
         """The program for positional arguments that are all arrays, compiled if need be; `None` if they are not."""
-        avals = tuple([x.aval for x in args if type(x) is ConcreteArray])
+        avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
             return None
+        self._forget_another_mesh()
         found = self._flat_programs.get((avals, X64.value))
         if found is None:
             _, key = self._inputs(args, {})
             traced, program = self._program(key, args, {})
             found = keep(self._flat_programs, (avals, key.x64), Ready.of(avals, key.x64, traced, program), KINDS)
-        self._latest = found
+        if not self._wishes:  # which the shortest way doesn't look at
+            self._latest = found
         return found
 
     def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         """The program for a call, compiled if need be."""
-        if self._wishes and MESH.get() is not self._mesh:  # which says what specifications mean
-            self._programs.clear()
-            self._mesh, self._recent = MESH.get(), None
+        self._forget_another_mesh()
         recent = self._recent
         if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
             return recent[1]
         found = self._programs.get(key) or self._compile(key, args, kwargs)
         self._recent = key, found
         return found
+
+    def _forget_another_mesh(self) -> None:
+        """The mesh in use says what specifications mean."""
+        if self._wishes and MESH.get() is not self._mesh:
+            self._programs.clear()
+            self._flat_programs.clear()
+            self._mesh, self._recent, self._latest = MESH.get(), None, None
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value | NDArray], Signature]:
         """`_flatten` where no transformation is under way: NumPy arrays go to the program as they are."""

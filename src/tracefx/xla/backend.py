@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Final, Self, cast, final
+from typing import Self, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -32,6 +32,7 @@ from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
 from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, lower_over, plan, whole
 from tracefx.xla.spread import (
+    PLACINGS,
     Anywhere,
     SpreadProgram,
     compile_spread,
@@ -244,10 +245,6 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     return stage(bound, avals)[0]
 
 
-_PLACINGS: Final = 256
-"""Of one program, how many ways to lie its arguments may have before the least recent is forgotten."""
-
-
 @final
 @frozen(eq=False)
 class LoweredSpread:
@@ -278,7 +275,7 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
     disk: Disk = field(factory=Disk, init=False)
-    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Jaxpr] = field(
+    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Anywhere] = field(
         factory=lambda: OnceCache(4096), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
@@ -309,13 +306,17 @@ class XlaBackend:
         wishes: Wishes | None = None,
     ) -> Compiled | Anywhere:
         if wishes is not None or meshes_of(jaxpr):
-
-            def here(args: Sequence[Value | NDArray]) -> SpreadProgram:
-                placing = placing_for(name, jaxpr, args, wishes)
-                return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
-
-            return Anywhere(here)
+            return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
+
+    def _anywhere(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None
+    ) -> Anywhere:
+        def here(args: Sequence[Value | NDArray]) -> SpreadProgram:
+            placing = placing_for(name, jaxpr, args, wishes)
+            return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
+
+        return Anywhere(here)
 
     def _compiled_over(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
@@ -325,13 +326,16 @@ class XlaBackend:
             lowered = lower_over(planned, name, placing)
             return compile_spread(lowered, planned, placing, name, {}, mesh_of(placing, jaxpr))
 
-        known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](_PLACINGS))
+        known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](PLACINGS))
         return known.get(placing, compile_now)
 
     def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
         avals = tuple([x.aval for x in args])
-        jaxpr = self.operations.get((prim, avals), lambda: _one_operation(prim, avals))
-        return self._compiled_over(jaxpr, prim.name, (), False, placing_for(prim.name, jaxpr, args))(args)
+
+        def program() -> Anywhere:
+            return self._anywhere(_one_operation(prim, avals), prim.name, (), False, None)
+
+        return self.operations.get((prim, avals), program)(args)
 
     def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
@@ -377,9 +381,7 @@ class XlaBackend:
         return runtime.portable_text(data)
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Job:
-        def elsewhere(args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-            return self._compiled_over(jaxpr, name, donated, keep_unused, placing_for(name, jaxpr, args))(args)
-
+        elsewhere = self._anywhere(jaxpr, name, donated, keep_unused, None)
         return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast, final
+from typing import Final, cast, final
 
 import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, shared
 from tracefx.core.backend import Buffer, Device
+from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import OverMesh
 from tracefx.core.handler import ROOT, Tracer, escaped
@@ -126,21 +127,23 @@ class SpreadProgram:
     placing: Placing
     mesh: Mesh
     results: tuple[ShapedArray, ...] = field(init=False)
-    _taken: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
+    _takes: tuple[tuple[int, tuple[Sharding, Tiling]], ...] = field(init=False)
+    """For each parameter which input it is, and how it lies."""
     _given: tuple[Sharding, ...] = field(init=False)
     _turned: tuple[tuple[int, Tiling], ...] = field(init=False)
     """The results whose shardings count the devices in another order than the program, and how they are cut."""
+    _direct: bool = field(init=False)
+    """Whether the outputs are exactly the results, as they come."""
     on_buffers: None = field(default=None, init=False)
 
     @results.default
     def _shared_results(self) -> tuple[ShapedArray, ...]:
         return tuple(map(shared, self.plan.results))
 
-    @_taken.default
-    def _of_inputs(self) -> tuple[tuple[Sharding, Tiling], ...]:
-        said = [self.placing.inputs[i] for i in self.plan.kept]
-        found = zip(said, self.executable.taken, self.plan.computed.in_avals, strict=True)
-        return tuple([(sharding or self._named(tiling, aval), tiling) for sharding, tiling, aval in found])
+    @_takes.default
+    def _of_inputs(self) -> tuple[tuple[int, tuple[Sharding, Tiling]], ...]:
+        found = zip(self.plan.kept, self.executable.taken, self.plan.computed.in_avals, strict=True)
+        return tuple([(i, (self.placing.inputs[i] or self._named(tiling, aval), tiling)) for i, tiling, aval in found])
 
     @_given.default
     def _of_results(self) -> tuple[Sharding, ...]:
@@ -164,20 +167,29 @@ class SpreadProgram:
             return SingleDeviceSharding(tiling.devices[0])
         return named(Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places), self.mesh)
 
+    @_direct.default
+    def _are_results_outputs(self) -> bool:
+        return not self._turned and self.plan.outputs == tuple([Result(i) for i in range(len(self.results))])
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        buffers = [self._buffer(k, args[i]) for k, i in enumerate(self.plan.kept)]
-        outs = self.executable.execute(cast("list[runtime.Buffer]", buffers))
+        buffers = [
+            x.buffer if type(x := args[i]) is ShardedArray and x.placed is taken[0] else self._buffer(k, x)
+            for k, (i, taken) in enumerate(self._takes)
+        ]
+        outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         for i in self.plan.donated:
             x = args[i]
             if isinstance(x, ConcreteArray):
                 x.donate()
+        if self._direct:
+            return list(map(ShardedArray, self.results, outs, self._given))
         for k, tiling in self._turned:
             outs[k] = runtime.join_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
-        sharding, tiling = self._taken[k]
+        sharding, tiling = self._takes[k][1]
         if isinstance(x, ShardedArray):
             if x.placed == sharding and x.placed.devices == self.placing.devices:
                 return x.buffer
@@ -278,13 +290,28 @@ def compile_spread(
     return SpreadProgram(executable, plan, placing, mesh)
 
 
-@final
-@frozen(eq=False)
-class Anywhere:
-    """A program that speaks of a mesh or has wishes, and is compiled once it is known where its arguments lie."""
+PLACINGS: Final = 256
+"""Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
 
-    compiled: Callable[[Sequence[Value | NDArray]], SpreadProgram]
-    on_buffers: None = field(default=None, init=False)
+
+@final
+class Anywhere:
+    """A program that is compiled once it is known where its arguments lie, for each way in which they do."""
+
+    __slots__ = ("_find", "_known", "_latest")
+    on_buffers: Final = None
+
+    def __init__(self, find: Callable[[Sequence[Value | NDArray]], SpreadProgram]) -> None:
+        self._find = find
+        self._known: dict[tuple[Sharding | None, ...], SpreadProgram] = {}
+        self._latest: tuple[list[Sharding | None], SpreadProgram] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        return self.compiled(args)(args)
+        lies = [x.placed if type(x) is ShardedArray else None for x in args]
+        latest = self._latest
+        if latest is not None and latest[0] == lies:
+            return latest[1](args)
+        key = tuple(lies)
+        program = self._known.get(key) or keep(self._known, key, self._find(args), PLACINGS)
+        self._latest = lies, program
+        return program(args)
