@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracefx.core.primitive import Primitive
     from tracefx.core.sharded import ShardedArray
     from tracefx.core.shardings import Sharding, Wishes
+    from tracefx.core.traffic import Collective
     from tracefx.core.values import ConcreteArray, Value
 
 
@@ -70,6 +71,20 @@ class Program(Runnable, Protocol):
 
     def memory_analysis(self) -> object:
         """What the compiler planned to allocate for one run, in bytes."""
+        ...
+
+    @property
+    def input_shardings(self) -> Sequence[Sharding]:
+        """How the inputs have to lie."""
+        ...
+
+    @property
+    def output_shardings(self) -> Sequence[Sharding]:
+        """How the outputs will lie."""
+        ...
+
+    def collectives(self) -> tuple[Collective, ...]:
+        """What devices do together."""
         ...
 
 

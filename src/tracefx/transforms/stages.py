@@ -14,6 +14,7 @@ from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.settings import cache_at
 from tracefx.core.shardings import Wishes
+from tracefx.core.traffic import Collective
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.shapes import ShapeDtypeStruct
@@ -31,6 +32,7 @@ class CompiledCall(Generic[P, R]):
 
     program: Program
     trace: Trace
+    in_tree: TreeDef
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -56,6 +58,25 @@ class CompiledCall(Generic[P, R]):
         """What XLA planned to allocate for one call, in bytes: arguments, outputs, temporaries, code."""
         return self.program.memory_analysis()
 
+    @property
+    def input_shardings(self) -> PyTree:
+        """How the arguments have to lie: those by position, and those by name."""
+        return self.in_tree.unflatten(self.program.input_shardings[len(self.trace.consts) :])
+
+    @property
+    def output_shardings(self) -> PyTree:
+        """How the output will lie, in its structure."""
+        return self.trace.out_tree.unflatten(self.program.output_shardings)
+
+    def collectives(self) -> tuple[Collective, ...]:
+        """What the program's devices do together, as the compiler has put it in, and how much they send for it.
+
+        >>> import tracefx as fx
+        >>> fx.jit(lambda x: x + 1).lower(1.0).compile().collectives()
+        ()
+        """
+        return self.program.collectives()
+
 
 @final
 @frozen(eq=False)
@@ -64,12 +85,14 @@ class LoweredCall(Generic[P, R]):
 
     program: LoweredProgram
     trace: Trace
+    in_tree: TreeDef
+    wishes: Wishes | None
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace)
+        return _out_info(self.trace, self.wishes)
 
     def as_text(self, *, debug_info: bool = False) -> str:
         """The StableHLO module, with the line and the `named_scope`s of each operation if asked for."""
@@ -84,7 +107,8 @@ class LoweredCall(Generic[P, R]):
         `compilation_cache` says whether there is one.
         """
         folder = None if cache is None else cache_at(cache)
-        return CompiledCall(self.program.compile(compiler_options or {}, folder), self.trace, self.flatten)
+        program = self.program.compile(compiler_options or {}, folder)
+        return CompiledCall(program, self.trace, self.in_tree, self.flatten)
 
 
 @final
@@ -107,13 +131,17 @@ class TracedCall(Generic[P, R]):
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace)
+        return _out_info(self.trace, self.wishes)
 
     def lower(self) -> LoweredCall[P, R]:
         program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused, self.wishes)
-        return LoweredCall(program, self.trace, self.flatten)
+        return LoweredCall(program, self.trace, self.in_tree, self.wishes, self.flatten)
 
 
-def _out_info(trace: Trace) -> PyTree:
-    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in trace.jaxpr.out_avals]
+def _out_info(trace: Trace, wishes: Wishes | None) -> PyTree:
+    said = [None] * len(trace.jaxpr.outs) if wishes is None else wishes.outputs
+    structs = [
+        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding)
+        for a, sharding in zip(trace.jaxpr.out_avals, said, strict=True)
+    ]
     return trace.out_tree.unflatten(structs)

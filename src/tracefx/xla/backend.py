@@ -22,7 +22,8 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Placing, Sharding, Wishes
+from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes
+from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
@@ -212,6 +213,17 @@ class Compiled:
 
     def memory_analysis(self) -> runtime.MemoryAnalysis:
         return self.executable.memory_analysis()
+
+    @property
+    def input_shardings(self) -> tuple[Sharding, ...]:
+        return (SingleDeviceSharding(self.executable.device),) * self.inputs
+
+    @property
+    def output_shardings(self) -> tuple[Sharding, ...]:
+        return (SingleDeviceSharding(self.executable.device),) * len(self.outputs)
+
+    def collectives(self) -> tuple[Collective, ...]:
+        return ()  # with no other device
 
     def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""

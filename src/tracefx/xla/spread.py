@@ -29,10 +29,12 @@ from tracefx.core.shardings import (
     named,
     require_cut,
 )
+from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.xla import runtime
 from tracefx.xla.emitter import Lowered
 from tracefx.xla.lower import Argument, Plan, Result
+from tracefx.xla.traffic import collectives_of
 
 # ------------------------------------------------------------------ where a program runs
 
@@ -219,15 +221,37 @@ class SpreadProgram:
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
             return x
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
-        where = sharding or self._named(Tiling(self.placing.devices, (1,) * aval.ndim, (0,) * self._count), aval)
+        where = sharding or self._whole(aval.ndim)
         return ShardedArray(aval, put(x, aval, where.tiling(aval.ndim)), where)
 
-    @property
-    def _count(self) -> int:
-        return len(self.placing.devices)
+    def _whole(self, ndim: int) -> Sharding:
+        """The sharding of an array of which every device has all."""
+        devices = self.placing.devices
+        if len(devices) == 1:
+            return SingleDeviceSharding(devices[0])
+        return named(Tiling(devices, (1,) * ndim, (0,) * len(devices)), self.mesh)
 
     def _aval_of(self, x: Value | NDArray) -> ShapedArray:
         return ShapedArray(x.shape, x.dtype) if isinstance(x, np.ndarray) else x.aval
+
+    @property
+    def input_shardings(self) -> tuple[Sharding, ...]:
+        taken = {i: sharding for i, (sharding, _) in self._takes}
+        said = enumerate(self.placing.inputs)
+        return tuple([taken.get(i) or wish or self._whole(0) for i, wish in said])
+
+    @property
+    def output_shardings(self) -> tuple[Sharding, ...]:
+        inputs, found = self.input_shardings, []
+        for output, wish in zip(self.plan.outputs, self.placing.outputs, strict=True):
+            if isinstance(output, Result):
+                found.append(self._given[output.index])
+            else:
+                found.append(wish or (inputs[output.index] if isinstance(output, Argument) else self._whole(0)))
+        return tuple(found)
+
+    def collectives(self) -> tuple[Collective, ...]:
+        return collectives_of(self.text(), [d.id for d in self.placing.devices])
 
     def text(self) -> str:
         return self.executable.hlo_text()
