@@ -369,6 +369,9 @@ __all__ = [
     "axis_size",
     "all_gather",
     "psum_scatter",
+    "pswapaxes",
+    "pshuffle",
+    "pbroadcast",
     "ppermute",
     "all_to_all",
     # differentiation
@@ -488,3 +491,34 @@ def all_to_all(x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int
     [[0, 1], [0, 1]]
     """
     return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
+
+
+def pswapaxes(x: PyTree, axis_name: AxisName, axis: int) -> Any:
+    """Each array of a tree with the named axis and its axis `axis`, which must be as long, in each other's place.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pswapaxes(x, "batch", 0), axis_name="batch")(broadcasted_iota("int32", (2, 2), 0)).tolist()
+    [[0, 1], [0, 1]]
+    """
+    return trees.map(lambda leaf: exchange.pswapaxes(leaf, axis_name, axis), x)
+
+
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
+    """Each array of a tree, along the named axis: the `i`-th member gets that of the member `perm[i]`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pshuffle(x, "batch", [2, 0, 1]), axis_name="batch")(iota("int32", 3))
+    Array([2, 0, 1], dtype=int32)
+    """
+    sources = tuple(perm)
+    return trees.map(lambda leaf: exchange.pshuffle(leaf, axis_name, sources), x)
+
+
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
+    """Each array of a tree, of the member `source` along the named axis, at every member.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pbroadcast(x, "batch", 2), axis_name="batch")(iota("int32", 3))
+    Array([2, 2, 2], dtype=int32)
+    """
+    return trees.map(lambda leaf: exchange.pbroadcast(leaf, axis_name, source), x)

@@ -18,6 +18,7 @@ from tracefx.core.primitive import (
     MappedAxis,
 )
 from tracefx.core.values import Value
+from tracefx.ops.along_axis import index_in_dim
 from tracefx.ops.arithmetic import mul
 from tracefx.ops.basis import batch_first, reduce_sum, reshape, transpose
 from tracefx.ops.collective import (
@@ -28,13 +29,17 @@ from tracefx.ops.collective import (
     LinearCollective,
     Names,
     axes_in_scope,
+    axis_index,
     fold_region,
     grouped,
     number_like,
+    psum,
 )
+from tracefx.ops.comparison import eq
 from tracefx.ops.elementwise import NUMBERS
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers
 from tracefx.ops.operation import Moves
+from tracefx.ops.selection import where
 from tracefx.ops.shape import batch_at
 from tracefx.ops.static import axis_of, static_int
 from tracefx.ops.windows import GatherScatterMode
@@ -404,10 +409,10 @@ def pbroadcast(x: ArrayLike, axis_name: AxisName, source: int) -> Array:
     if not 0 <= member < size:
         raise ValueError(f"pbroadcast: source {source} must be between 0 and {size - 1}")
     value = as_array(x)
-    if not NUMBERS.has(value.dtype):
-        return slice_in_dim(all_gather(value, axis_name, tiled=False), member)
+    if not NUMBERS.takes(value.dtype):
+        return index_in_dim(all_gather(value, axis_name), member, keepdims=False)
     here = eq(axis_index(axis_name), member)
-    return as_array(psum(where_scalar(here, value), axis_name))
+    return as_array(psum(where(here, value, 0, value.aval), axis_name))
 
 
 def _all_to_all_along(names: Names, sizes: Sequence[int], x: Array, split: int, concat: int, tiled: bool) -> Array:

@@ -131,11 +131,11 @@ class ShardMap(TransformOf[Preserving]):
         try:
             key = signature(tree, tuple(parts), ())
             known = TRACES.traces(fun)
-            traced = known.get((key, "shard_map"))
+            traced = known.get((key, mesh))
             if traced is None:
                 traced = trace(fun, tree, tuple(parts), names, name, "shard_map")
                 if keepable(traced):
-                    known[key, "shard_map"] = traced
+                    known[key, mesh] = traced
         finally:
             MESH.reset(meanwhile)
             CURRENT.reset(token)
@@ -267,31 +267,39 @@ class Pmap(TransformOf[Preserving]):
         axis = self.axis_name or "devices"
 
         @functools.wraps(fun)
-        def over_devices(*args: Any) -> Any:
-            return self._apart(fun, axis, args)
+        def over_devices(*args: Any, **kwargs: Any) -> Any:
+            return self._apart(fun, axis, args, kwargs)
 
         return Jit(static_argnums=self.static_broadcasted_argnums, donate_argnums=self.donate_argnums).transformed(
             over_devices
         )
 
-    def _apart(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...]) -> Any:
+    def _apart(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         where = f"pmap of {name_of(fun)}"
         places = [i for i in range(len(args)) if i not in self.static_broadcasted_argnums]
-        dynamic = tuple([args[i] for i in places])
+        dynamic = tuple([args[i] for i in places]), kwargs
         values, tree = flatten_values(dynamic, f"{where}: arguments")
         in_axes = self.in_axes
-        if isinstance(in_axes, tuple) and len(in_axes) == len(args):
+        if isinstance(in_axes, tuple | list):
+            if len(in_axes) != len(args):
+                raise ValueError(
+                    f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
+                    "arguments; give one entry for each, or one integer for all"
+                )
             in_axes = tuple([in_axes[i] for i in places])
-        entries = trees.broadcast_prefix(in_axes, tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments")
+        entries = trees.broadcast_prefix(
+            (in_axes, 0), tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
+        )
         dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
         mesh = self._mesh(where, axis, mapped_size(where, values, dims, self.axis_size, dynamic))
 
         def each(*parts: Any) -> Any:
             leaves = trees.leaves(parts)
             alone = tree.unflatten([x if d is None else squeeze(x, (d,)) for x, d in zip(leaves, dims, strict=True)])
-            given: dict[int, Any] = dict(zip(places, alone, strict=True))
+            positional, by_name = alone
+            given: dict[int, Any] = dict(zip(places, positional, strict=True))
             outs, out_tree = flatten_values(
-                fun(*[given.get(i, arg) for i, arg in enumerate(args)]), f"the output of {name_of(fun)}"
+                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **by_name), f"the output of {name_of(fun)}"
             )
             entries = trees.broadcast_prefix(
                 self.out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
@@ -338,8 +346,8 @@ def pmap(
 ) -> Callable[P, R]:
     """`fun` applied along an axis of its arguments, each element on a device of its own, compiled.
 
-    As `vmap` of which every device has one element: `in_axes` and `out_axes` mean the same, and collectives work along
-    `axis_name`. It is `jit` of `shard_map` over a mesh with one axis; new programs use these.
+    As `vmap` of which every device has one element: `in_axes` and `out_axes` mean the same (keyword arguments are
+    mapped along axis 0), and collectives work along `axis_name`. It is `jit` of `shard_map` over a mesh with one axis; new programs use these.
 
     Raises ValueError if there are fewer devices than elements.
 

@@ -1,0 +1,80 @@
+"""Programs over devices that are written once and run by both libraries, on the same 8 devices."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import frozen
+
+import tracefx as fx
+import tracefx.lax as fx_lax
+import tracefx.numpy as fnp
+from tracefx.core.dtypes import NDArray
+
+jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+
+@final
+@frozen(eq=False)
+class Library:
+    """One of the two libraries, by what its modules are called here."""
+
+    m: Any
+    np: Any
+    lax: Any
+    P: Any
+    Mesh: Any
+
+    def mesh_of(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
+        """The first devices in rows and columns."""
+        devices = np.empty(int(np.prod(sizes)), object)
+        devices[:] = self.m.devices()[: devices.size]
+        return self.Mesh(devices.reshape(sizes), names)
+
+    @property
+    def mesh(self) -> Any:
+        return self.mesh_of((4, 2), ("x", "y"))
+
+    def over(self, f: Callable[..., Any], in_specs: Any, out_specs: Any, **options: Any) -> Any:
+        """`shard_map` over 4 x 2 devices."""
+        return self.m.shard_map(f, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, **options)
+
+
+OURS: Final = Library(fx, fnp, fx_lax, fx.P, fx.Mesh)
+JAX: Final = Library(jax, jnp, jax.lax, jax.sharding.PartitionSpec, jax.sharding.Mesh)
+Program: TypeAlias = Callable[[Library], Any]
+
+
+def named(programs: Iterable[Program]) -> Any:
+    """A parameter `program` for each."""
+    return pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
+
+
+def numbers(x: Any) -> NDArray:
+    array = np.asarray(x)
+    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind == "V" else array
+
+
+def agree(program: Program) -> None:
+    """Both give arrays of the same types and values."""
+    ours, theirs = fx.tree.leaves(program(OURS)), jax.tree.leaves(program(JAX))
+    assert len(ours) == len(theirs) > 0
+    for got, want in zip(ours, theirs, strict=True):
+        a, b = np.asarray(got), np.asarray(want)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(numbers(a), numbers(b), rtol=1e-5, atol=1e-5)
+
+
+def refused(program: Program, kind: type[Exception], words: str, *, by_jax: type[Exception] | None = None) -> None:
+    """Ours says why; JAX refuses it too."""
+    with pytest.raises(kind, match=words):
+        program(OURS)
+    with pytest.raises(by_jax or kind):
+        program(JAX)

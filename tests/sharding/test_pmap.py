@@ -1,0 +1,289 @@
+"""`pmap` against JAX on the same devices."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.sharding.both import Library, Program, agree, named, refused
+from tracefx import lax
+from tracefx.testing import check_grads
+
+ROWS: Final = np.arange(24, dtype=np.float32).reshape(8, 3) / 5
+
+
+def along_a_name(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: x / lib.lax.psum(x, "i"), "i")(ROWS)
+
+
+def over_four_devices(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: x / lib.lax.psum(x, "i"), "i")(ROWS[:4])
+
+
+def not_mapped(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, y: x * y, in_axes=(0, None))(ROWS, 2.0)
+
+
+def mapped_along_another_axis(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, y: x * y, in_axes=(1, 0))(ROWS, np.arange(3.0, dtype=np.float32))
+
+
+def out_axis_behind(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: x * 2, out_axes=1)(ROWS)
+
+
+def out_axis_none(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: lib.lax.psum(x, "i"), "i", out_axes=None)(ROWS)
+
+
+def trees_of_out_axes(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: {"a": x, "b": (lib.lax.psum(x, "i"), x)}, "i", out_axes={"a": 0, "b": (None, 1)})(ROWS)
+
+
+def trees_of_in_axes(lib: Library) -> Any:
+    return lib.m.pmap(lambda d, s: d["x"] * d["y"] + s, in_axes=({"x": 0, "y": None}, 0))(
+        {"x": ROWS, "y": np.float32(3)}, np.arange(8.0, dtype=np.float32)
+    )
+
+
+def static_argument(lib: Library) -> Any:
+    return lib.m.pmap(lambda n, x: x * n, static_broadcasted_argnums=0)(3, ROWS)
+
+
+def static_function(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, f, y: f(x, y), static_broadcasted_argnums=(1,), in_axes=(0, None, None))(
+        ROWS, lib.np.add, 1.0
+    )
+
+
+def chosen_devices(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: x + lib.lax.axis_index("i"), "i", devices=lib.m.devices()[2:6])(ROWS[:4])
+
+
+def index_and_size(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: (lib.lax.axis_index("i"), lib.lax.axis_size("i") * x), "i")(ROWS)
+
+
+def without_name(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: x + 1)(ROWS)
+
+
+def gradient_around(lib: Library) -> Any:
+    return lib.m.grad(lambda x: lib.np.sum(lib.m.pmap(lambda x: lib.np.sin(x) * lib.lax.psum(x, "i"), "i")(x)))(ROWS)
+
+
+def gradient_inside(lib: Library) -> Any:
+    return lib.m.pmap(lib.m.grad(lambda x: lib.np.sum(lib.np.sin(x))))(ROWS)
+
+
+def gradient_inside_of_a_mean(lib: Library) -> Any:
+    return lib.m.pmap(lib.m.grad(lambda x: lib.np.sum(lib.lax.pmean(lib.np.sin(x), "i"))), "i")(ROWS)
+
+
+def training_step(lib: Library) -> Any:
+    return lib.m.pmap(
+        lambda w, x: w - lib.lax.pmean(lib.m.grad(lambda w: lib.np.sum(lib.np.tanh(x * w) ** 2))(w), "i"),
+        "i",
+        in_axes=(None, 0),
+        out_axes=None,
+    )(np.ones(3, np.float32), ROWS)
+
+
+def vmap_around(lib: Library) -> Any:
+    return lib.m.vmap(lib.m.pmap(lambda x: x - lib.lax.pmean(x, "i"), "i"))(np.stack([ROWS, ROWS * 2]))
+
+
+def vmap_inside(lib: Library) -> Any:
+    return lib.m.pmap(lib.m.vmap(lambda x: x - lib.lax.pmean(x, "i")), "i")(ROWS)
+
+
+def jit_around(lib: Library) -> Any:
+    return lib.m.jit(lib.m.pmap(lambda x: x - lib.lax.pmean(x, "i"), "i"))(ROWS)
+
+
+def forward(lib: Library) -> Any:
+    return lib.m.jvp(lib.m.pmap(lambda x: x * lib.lax.pmean(x, "i"), "i"), (ROWS,), (ROWS,))
+
+
+def keyword_arguments(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, *, y: x + y)(ROWS, y=ROWS)
+
+
+def scan_around(lib: Library) -> Any:
+    return lib.lax.scan(
+        lambda c, x: (c + lib.m.pmap(lambda x: lib.lax.psum(x, "i"), "i")(x), None),
+        lib.np.zeros((8, 3)),
+        np.stack([ROWS, ROWS]),
+    )[0]
+
+
+def random_keys(lib: Library) -> Any:
+    return lib.m.pmap(lambda k: lib.m.random.normal(k, (2,)))(lib.m.random.split(lib.m.random.key(1), 8))
+
+
+def moves(lib: Library) -> Any:
+    return lib.m.pmap(
+        lambda x: (
+            lib.lax.all_gather(x, "i"),
+            lib.lax.ppermute(x, "i", [(i, (i + 1) % 8) for i in range(8)]),
+            lib.lax.psum_scatter(lib.np.tile(x[:1], 8), "i"),
+        ),
+        "i",
+    )(ROWS)
+
+
+def booleans(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: (lib.lax.pmax(x, "i"), lib.lax.psum(x, "i")), "i")(ROWS > 2)
+
+
+def donated(lib: Library) -> Any:
+    x = lib.m.device_put(ROWS)
+    return lib.m.pmap(lambda x: x + 1, donate_argnums=0)(x)
+
+
+def static_argument_behind(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, n: x * n, static_broadcasted_argnums=1, in_axes=0)(ROWS, 3)
+
+
+def argument_none(lib: Library) -> Any:
+    return lib.m.pmap(lambda x, n: x * 2)(ROWS, None)
+
+
+def checkpoint_around(lib: Library) -> Any:
+    return lib.m.grad(
+        lambda x: lib.np.sum(lib.m.checkpoint(lib.m.pmap(lambda x: lib.np.sin(x) * lib.lax.psum(x, "i"), "i"))(x))
+    )(ROWS)
+
+
+def parts_of_the_result(lib: Library) -> Any:
+    r = lib.m.pmap(lambda x: x + 1)(ROWS)
+    return [s.data.shape[-1] for s in r.addressable_shards], len(r.sharding.device_set)
+
+
+def text_of_the_program(lib: Library) -> Any:
+    return len(lib.m.pmap(lambda x: x + 1).lower(ROWS).as_text()) > 10
+
+
+PROGRAMS: Final[tuple[Program, ...]] = (
+    along_a_name,
+    over_four_devices,
+    not_mapped,
+    mapped_along_another_axis,
+    out_axis_behind,
+    out_axis_none,
+    trees_of_out_axes,
+    trees_of_in_axes,
+    static_argument,
+    static_function,
+    chosen_devices,
+    index_and_size,
+    without_name,
+    gradient_around,
+    gradient_inside,
+    gradient_inside_of_a_mean,
+    training_step,
+    vmap_around,
+    vmap_inside,
+    jit_around,
+    forward,
+    keyword_arguments,
+    scan_around,
+    random_keys,
+    moves,
+    booleans,
+    donated,
+    static_argument_behind,
+    argument_none,
+    checkpoint_around,
+    parts_of_the_result,
+    text_of_the_program,
+)
+
+
+@named(PROGRAMS)
+def test_agrees_with_jax(program: Program) -> None:
+    agree(program)
+
+
+def test_an_axis_size_is_enough() -> None:
+    # JAX wants an argument that is mapped.
+    got = fx.pmap(lambda x: x + lax.axis_index("i"), "i", in_axes=None, axis_size=4)(1.0)
+    assert got.tolist() == [1, 2, 3, 4]
+
+
+def test_in_axes_may_be_a_list() -> None:
+    # As those of vmap; in JAX they may not.
+    assert np.array_equal(fx.pmap(lambda x, n: x * n, in_axes=[0, None])(ROWS, 2.0), ROWS * 2)
+
+
+def test_an_axis_of_an_argument_may_be_counted_from_the_end() -> None:
+    assert np.array_equal(fx.pmap(lambda x: x * 2, in_axes=-1)(ROWS), ROWS.T * 2)
+
+
+def test_the_result_lies_as_its_axis_says() -> None:
+    got = fx.pmap(lambda x: x + 1, "i", out_axes=1)(ROWS)
+    assert got.sharding == fx.NamedSharding(fx.Mesh(fx.devices()[:8], "i"), fx.P(None, "i"))
+    assert [shard.data.shape for shard in got.addressable_shards] == [(3, 1)] * 8
+    assert [shard.device for shard in got.addressable_shards] == fx.devices()[:8]
+
+
+def test_a_function_is_traced_once_for_all_calls() -> None:
+    traced = 0
+
+    def f(x: fx.Array) -> fx.Array:
+        nonlocal traced
+        traced += 1
+        return x * 2
+
+    mapped = fx.pmap(f)
+    mapped(ROWS)
+    mapped(ROWS + 1)
+    assert traced == 1
+
+
+def test_numeric_derivative() -> None:
+    f = fx.pmap(lambda x: fnp.sin(x) * lax.pmean(x * x, "i"), "i")
+    check_grads(f, ROWS / 5)
+
+
+REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
+    "too many": (
+        lambda lib: lib.m.pmap(lambda x: x)(np.zeros((9, 2))),
+        ValueError,
+        "has size 9, but there are 8 devices",
+    ),
+    "different sizes": (
+        lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
+        ValueError,
+        r"8 at args\[0\], 4 at args\[1\]",
+    ),
+    "nothing mapped": (lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS), ValueError, "give axis_size"),
+    "another size": (lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS), ValueError, "axis_size is 4"),
+    "no axes": (lambda lib: lib.m.pmap(lambda x: x)(1.0), ValueError, "names axis 0 of an array with 0 axes"),
+    "unbound name": (
+        lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS),
+        NameError,
+        "'k'; in scope are axis 'i'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what: str) -> None:
+    refused(*REFUSED[what])
+
+
+def test_more_in_axes_than_arguments() -> None:
+    with pytest.raises(ValueError, match="has 2 entries, but there are 1 positional"):
+        fx.pmap(lambda x: x, in_axes=(0, None))(ROWS)
+
+
+def test_out_axes_are_counted_from_the_front() -> None:
+    with pytest.raises(ValueError, match="counted from 0, got out_axes -1"):
+        fx.pmap(lambda x: x, out_axes=-1)(ROWS)

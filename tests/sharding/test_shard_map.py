@@ -1,0 +1,295 @@
+"""`shard_map`: values, derivatives and batches, against JAX on the same devices."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tests.sharding.both import Library, Program, agree, named
+
+X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
+W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
+V: Final = np.linspace(-1, 1, 8, dtype=np.float32)
+
+
+def layer(lib: Library) -> Any:
+    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
+
+
+def loss(lib: Library) -> Callable[..., Any]:
+    f = layer(lib)
+    return lambda w, x: lib.np.sum(lib.np.sin(f(x, w)))
+
+
+def product(lib: Library) -> Any:
+    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))(X, W)
+
+
+def gradient(lib: Library) -> Any:
+    return lib.m.grad(loss(lib), (0, 1))(W, X)
+
+
+def gradient_compiled(lib: Library) -> Any:
+    return lib.m.jit(lib.m.grad(loss(lib), (0, 1)))(W, X)
+
+
+def forward_over_reverse(lib: Library) -> Any:
+    return lib.m.jvp(lambda w: lib.m.grad(loss(lib))(w, X), (W,), (W,))
+
+
+def reverse_over_reverse(lib: Library) -> Any:
+    return lib.m.grad(lambda w: lib.np.sum(lib.m.grad(loss(lib))(w, X) ** 2))(W)
+
+
+def forward(lib: Library) -> Any:
+    return lib.m.jvp(lambda x: layer(lib)(x, W), (X,), (X,))
+
+
+def jacobian_forward(lib: Library) -> Any:
+    return lib.m.jacfwd(lambda v: lib.over(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
+
+
+def jacobian_reverse(lib: Library) -> Any:
+    return lib.m.jacrev(lambda v: lib.over(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
+
+
+def batch_of_rows(lib: Library) -> Any:
+    return lib.m.vmap(layer(lib), in_axes=(0, None))(np.stack([X, X + 1]), W)
+
+
+def batches_at_other_axes(lib: Library) -> Any:
+    return lib.m.vmap(layer(lib), in_axes=(1, 2), out_axes=2)(np.stack([X, X + 1], 1), np.stack([W, W + 1], 2))
+
+
+def batch_of_weights(lib: Library) -> Any:
+    return lib.m.vmap(layer(lib), in_axes=(None, 0))(X, np.stack([W, W + 1]))
+
+
+def batch_along_an_axis_of_the_mesh(lib: Library) -> Any:
+    f = lib.over(lambda x: x + lib.lax.psum(x, "y"), lib.P("y"), lib.P("y"))
+    return lib.m.vmap(f, spmd_axis_name="x")(np.stack([X, X + 1, X + 2, X + 3]))
+
+
+def batch_of_gradients(lib: Library) -> Any:
+    return lib.m.vmap(lib.m.grad(loss(lib)), in_axes=(None, 0))(W, np.stack([X, X + 1]))
+
+
+def gradient_of_batch(lib: Library) -> Any:
+    return lib.m.grad(lambda w: lib.np.sum(lib.m.vmap(layer(lib), in_axes=(0, None))(np.stack([X, X + 1]), w)))(W)
+
+
+def reductions_along_two_axes(lib: Library) -> Any:
+    return lib.over(
+        lambda x: (
+            lib.lax.psum(x, ("x", "y")),
+            lib.lax.pmean(x, ("y", "x")),
+            lib.lax.pmax(lib.lax.stop_gradient(x), ("x", "y")),
+            lib.lax.axis_index(("x", "y"))[None],
+        ),
+        lib.P("x", "y"),
+        (lib.P(), lib.P(), lib.P(), lib.P(("x", "y"))),
+    )(X)
+
+
+def gathered_along_two_axes(lib: Library) -> Any:
+    return lib.over(
+        lambda x: (lib.lax.all_gather(x, ("x", "y")), lib.lax.all_gather(x, ("y", "x"), tiled=True, axis=1)),
+        lib.P("x", "y"),
+        lib.P("x", "y"),
+    )(X)
+
+
+def scattered_along_two_axes_tiled(lib: Library) -> Any:
+    return lib.over(
+        lambda x: lib.lax.psum_scatter(x, ("x", "y"), tiled=True), lib.P(None, ("x", "y")), lib.P(("x", "y"))
+    )(np.tile(X, (1, 2)))
+
+
+def scattered_along_two_axes(lib: Library) -> Any:
+    return lib.over(lambda x: lib.lax.psum_scatter(x, ("x", "y")), lib.P(None, ("x", "y")), lib.P(("x", "y")))(
+        np.tile(X, (1, 2))
+    )
+
+
+def dealt_out_along_two_axes(lib: Library) -> Any:
+    return lib.over(
+        lambda x: lib.lax.all_to_all(x, ("x", "y"), 0, 1, tiled=True), lib.P(None, ("x", "y")), lib.P(("x", "y"))
+    )(np.tile(X, (1, 2)))
+
+
+def permuted_along_two_axes(lib: Library) -> Any:
+    return lib.over(
+        lambda x: lib.lax.ppermute(x, ("x", "y"), [(i, (i + 3) % 8) for i in range(8)]),
+        lib.P(("x", "y")),
+        lib.P(("x", "y")),
+    )(X)
+
+
+def trees_of_specifications(lib: Library) -> Any:
+    return lib.over(
+        lambda d, s: {"a": lib.lax.psum(d["x"], "x"), "b": d["y"] * s},
+        ({"x": lib.P("x"), "y": lib.P(None, "y")}, lib.P()),
+        {"a": lib.P(), "b": lib.P(None, "y")},
+    )({"x": X, "y": X}, 2.0)
+
+
+def sums_of_trees(lib: Library) -> Any:
+    return lib.over(lambda d: lib.lax.psum(d, "x"), lib.P("x"), lib.P())({"x": X, "y": (X, X)})
+
+
+def folds_of_trees(lib: Library) -> Any:
+    return lib.over(
+        lambda d: (
+            lib.lax.pmean(d, "x"),
+            lib.lax.pmax(d, "x"),
+            lib.lax.pmin(d, "x"),
+        ),
+        lib.P("x"),
+        lib.P(),
+    )({"x": X, "y": (X, X)})
+
+
+def moves_of_trees(lib: Library) -> Any:
+    return lib.over(
+        lambda d: (
+            lib.lax.all_gather(d, "x"),
+            lib.lax.ppermute(d, "x", [(0, 1)]),
+            lib.lax.psum_scatter(d, "x", tiled=True, scatter_dimension=1),
+            lib.lax.all_to_all(d, "x", 1, 0, tiled=True),
+        ),
+        lib.P("x"),
+        lib.P("x"),
+    )({"x": X, "y": (X, X)})
+
+
+def no_argument(lib: Library) -> Any:
+    return lib.over(lambda x, n: x * 2, (lib.P("x"), None), lib.P("x"))(X, None)
+
+
+def argument_the_same_for_all(lib: Library) -> Any:
+    return lib.over(lambda x, w: x @ w, (lib.P("x"), lib.P()), lib.P("x"))(X, W)
+
+
+def output_of_nothing(lib: Library) -> Any:
+    return lib.over(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P())(X)
+
+
+def output_of_nothing_cut(lib: Library) -> Any:
+    return lib.over(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P("x"))(X)
+
+
+def axis_of_size_one(lib: Library) -> Any:
+    mesh = lib.Mesh(np.array(lib.m.devices()[:4], dtype=object).reshape(4, 1), ("x", "y"))
+    f = lib.m.shard_map(lambda x: lib.lax.psum(x, ("x", "y")), mesh=mesh, in_specs=lib.P("x", "y"), out_specs=lib.P())
+    return f(X), lib.m.grad(lambda x: lib.np.sum(lib.np.sin(f(x))))(X)
+
+
+def bfloat16(lib: Library) -> Any:
+    x = lib.np.asarray(X).astype("bfloat16")
+    return lib.over(lambda x: lib.lax.psum(x, "x").astype("float32"), lib.P("x"), lib.P())(x)
+
+
+def integers(lib: Library) -> Any:
+    x = np.arange(8, dtype=np.int8)
+    return lib.over(
+        lambda x: (lib.lax.psum(x, "x"), lib.lax.pmax(x, "x"), lib.lax.all_gather(x, "x", tiled=True)),
+        lib.P("x"),
+        (lib.P(), lib.P(), lib.P("x")),
+    )(x)
+
+
+def booleans(lib: Library) -> Any:
+    x = np.arange(8) % 3 == 0
+    return lib.over(
+        lambda x: (
+            lib.lax.pmax(x, "x"),
+            lib.lax.pmin(x, "x"),
+            lib.lax.all_gather(x, "x", tiled=True),
+            lib.lax.psum(x, "x"),
+        ),
+        lib.P("x"),
+        (lib.P(), lib.P(), lib.P("x"), lib.P()),
+    )(x)
+
+
+def complex_numbers(lib: Library) -> Any:
+    x = (X + 1j * X[::-1]).astype(np.complex64)
+    f = lib.over(lambda x: lib.lax.psum(x * x, "x"), lib.P("x"), lib.P())
+    return f(x), lib.m.grad(lambda x: lib.np.sum(lib.np.abs(f(x))))(x)
+
+
+def random_keys(lib: Library) -> Any:
+    k = lib.m.random.split(lib.m.random.key(0), 8)
+    return lib.over(lambda k: lib.m.vmap(lambda k: lib.m.random.normal(k, (3,)))(k), lib.P("x"), lib.P("x"))(k)
+
+
+def gathered_keys(lib: Library) -> Any:
+    k = lib.m.random.split(lib.m.random.key(0), 8)
+    return lib.over(lambda k: lib.m.random.key_data(lib.lax.all_gather(k, "x", tiled=True)), lib.P("x"), lib.P("x"))(k)
+
+
+def numbers_of_each(lib: Library) -> Any:
+    return lib.over(
+        lambda x: lib.m.random.normal(lib.m.random.fold_in(lib.m.random.key(0), lib.lax.axis_index("x")), (2,))[None],
+        lib.P("x"),
+        lib.P("x"),
+    )(X)
+
+
+def gradients_of_replicated_weights(lib: Library) -> Any:
+    f = lib.over(
+        lambda w, x: lib.lax.pmean(lib.np.mean(lib.np.tanh(x @ w) ** 2), ("x", "y")),
+        (lib.P(), lib.P(("x", "y"))),
+        lib.P(),
+    )
+    return lib.m.grad(f)(W, X), lib.m.grad(f, 1)(W, X)
+
+
+PROGRAMS: Final[tuple[Program, ...]] = (
+    product,
+    gradient,
+    gradient_compiled,
+    forward_over_reverse,
+    reverse_over_reverse,
+    forward,
+    jacobian_forward,
+    jacobian_reverse,
+    batch_of_rows,
+    batches_at_other_axes,
+    batch_of_weights,
+    batch_along_an_axis_of_the_mesh,
+    batch_of_gradients,
+    gradient_of_batch,
+    reductions_along_two_axes,
+    gathered_along_two_axes,
+    scattered_along_two_axes_tiled,
+    scattered_along_two_axes,
+    dealt_out_along_two_axes,
+    permuted_along_two_axes,
+    trees_of_specifications,
+    sums_of_trees,
+    folds_of_trees,
+    moves_of_trees,
+    no_argument,
+    argument_the_same_for_all,
+    output_of_nothing,
+    output_of_nothing_cut,
+    axis_of_size_one,
+    bfloat16,
+    integers,
+    booleans,
+    complex_numbers,
+    random_keys,
+    gathered_keys,
+    numbers_of_each,
+    gradients_of_replicated_weights,
+)
+
+
+@named(PROGRAMS)
+def test_agrees_with_jax(program: Program) -> None:
+    agree(program)

@@ -1,0 +1,272 @@
+"""`shard_map` with control flow and other transforms in and around it, against JAX on the same devices."""
+
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tests.sharding.both import Library, Program, agree, named
+
+X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
+W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
+V: Final = np.linspace(-1, 1, 8, dtype=np.float32)
+
+
+def layer(lib: Library) -> Any:
+    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
+
+
+def loss(lib: Library) -> Callable[..., Any]:
+    f = layer(lib)
+    return lambda w, x: lib.np.sum(lib.np.sin(f(x, w)))
+
+
+def sine(lib: Library) -> Any:
+    """With a derivative of its own, which is 3 times as much."""
+    f = lib.m.custom_vjp(lambda x: lib.np.sin(x))
+    f.defvjp(lambda x: (lib.np.sin(x), x), lambda x, ct: (3 * ct * lib.np.cos(x),))
+    return f
+
+
+def second_derivatives(lib: Library) -> Any:
+    return lib.m.hessian(
+        lambda v: lib.np.sum(lib.over(lambda v: v * v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))
+    )(V)
+
+
+def jit_inside(lib: Library) -> Any:
+    return lib.over(lib.m.jit(lambda x: lib.lax.psum(lib.np.sin(x), "x")), lib.P("x"), lib.P())(X)
+
+
+def scan_inside(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.scan(lambda c, r: (c + lib.lax.psum(r, "x"), c), lib.np.zeros(4), x)
+
+    return lib.over(f, lib.P("x"), (lib.P(), lib.P()))(X)
+
+
+def gradient_of_scan_inside(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        c, _ = lib.lax.scan(lambda c, r: (c * lib.np.cos(c) + lib.lax.psum(r * r, "x"), None), lib.np.ones(4), x)
+        return c
+
+    return lib.m.grad(lambda x: lib.np.sum(lib.over(f, lib.P("x"), lib.P())(x)))(X)
+
+
+def carry_that_differs(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.scan(
+            lambda c, r: (c + r, c),
+            lib.lax.pcast(lib.np.zeros(4), ("x",), to="varying") if hasattr(lib.lax, "pcast") else lib.np.zeros(4),
+            x,
+        )
+
+    return lib.over(f, lib.P("x"), (lib.P("x"), lib.P("x")))(X)
+
+
+def scan_around(lib: Library) -> Any:
+    f = layer(lib)
+    return lib.lax.scan(lambda c, w: (c + f(X, w), lib.np.sum(c)), lib.np.zeros((8, 3)), np.stack([W, W, W + 1]))
+
+
+def gradient_of_scan_around(lib: Library) -> Any:
+    f = layer(lib)
+    return lib.m.grad(
+        lambda ws: lib.np.sum(lib.lax.scan(lambda c, w: (lib.np.sin(c) + f(X, w), None), lib.np.zeros((8, 3)), ws)[0])
+    )(np.stack([W, W, W + 1]))
+
+
+def cond_inside(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.cond(
+            lib.lax.psum(x.sum(), "x") > 3, lambda x: lib.lax.psum(x, "x"), lambda x: lib.lax.psum(-x, "x"), x
+        )
+
+    return lib.over(f, lib.P("x"), lib.P())(X)
+
+
+def gradient_of_cond_inside(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.cond(
+            lib.lax.psum(x.sum(), "x") > 3,
+            lambda x: lib.np.sin(lib.lax.psum(x, "x")),
+            lambda x: lib.lax.psum(-x, "x"),
+            x,
+        )
+
+    return lib.m.grad(lambda x: lib.np.sum(lib.over(f, lib.P("x"), lib.P())(x)))(X)
+
+
+def cond_around(lib: Library) -> Any:
+    f = layer(lib)
+    return lib.lax.cond(True, lambda w: f(X, w), lambda w: -f(X, w), W)
+
+
+def while_inside(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.while_loop(lambda c: lib.lax.psum(c.sum(), "x") < 100.0, lambda c: c * 2, x)
+
+    return lib.over(f, lib.P("x"), lib.P("x"), check_vma=False)(X)
+
+
+def while_of_sums(lib: Library) -> Any:
+    def f(x: Any) -> Any:
+        return lib.lax.while_loop(lambda c: c.sum() < 1000.0, lambda c: c * 2, lib.lax.psum(x, "x"))
+
+    return lib.over(f, lib.P("x"), lib.P())(X)
+
+
+def while_around(lib: Library) -> Any:
+    f = layer(lib)
+    return lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(X, W) + c[1]), (0, lib.np.zeros((8, 3))))
+
+
+def checkpoint_inside(lib: Library) -> Any:
+    f = lib.m.checkpoint(lambda x: lib.np.sin(lib.lax.psum(lib.np.sin(x), "x")))
+    return lib.m.grad(lambda x: lib.np.sum(lib.over(f, lib.P("x"), lib.P())(x)))(X)
+
+
+def checkpoint_around(lib: Library) -> Any:
+    return lib.m.grad(lambda w: lib.np.sum(lib.m.checkpoint(lambda w: lib.np.sin(layer(lib)(X, w)))(w)))(W)
+
+
+def custom_vjp_inside(lib: Library) -> Any:
+    h = sine(lib)
+    return lib.m.grad(lambda x: lib.np.sum(lib.over(lambda x: lib.lax.psum(h(x), "x"), lib.P("x"), lib.P())(x)))(X)
+
+
+def custom_vjp_undifferentiated(lib: Library) -> Any:
+    h = sine(lib)
+    return lib.over(lambda x: h(lib.lax.psum(x, "x")), lib.P("x"), lib.P())(X)
+
+
+def custom_vjp_around(lib: Library) -> Any:
+    f = lib.over(lambda x: lib.lax.psum(lib.np.sin(x), "x"), lib.P("x"), lib.P())
+
+    @lib.m.custom_vjp
+    def h(x: Any) -> Any:
+        return f(x)
+
+    h.defvjp(lambda x: (f(x), x), lambda r, ct: (3 * lib.np.tile(ct, (4, 1)) * lib.np.cos(r),))
+    return lib.m.grad(lambda x: lib.np.sum(h(x)))(X)
+
+
+def custom_jvp_inside(lib: Library) -> Any:
+    @lib.m.custom_jvp
+    def h(x: Any) -> Any:
+        return lib.np.sin(x)
+
+    h.defjvp(lambda p, t: (h(p[0]), 2 * t[0]))
+    return lib.m.jvp(lib.over(lambda x: lib.lax.psum(h(x), "x"), lib.P("x"), lib.P()), (X,), (X,)), lib.m.grad(
+        lambda x: lib.np.sum(lib.over(lambda x: lib.lax.psum(h(x), "x"), lib.P("x"), lib.P())(x))
+    )(X)
+
+
+def nested(lib: Library) -> Any:
+    def inner(x: Any) -> Any:
+        return lib.m.shard_map(
+            lambda x: lib.lax.psum(x, "y"), in_specs=lib.P(None, "y"), out_specs=lib.P(), axis_names={"y"}
+        )(x)
+
+    f = lib.m.shard_map(
+        lambda x: lib.np.sin(inner(x)), mesh=lib.mesh, in_specs=lib.P("x"), out_specs=lib.P("x"), axis_names={"x"}
+    )
+    return lib.m.jit(f)(X)
+
+
+def partly_apart(lib: Library) -> Any:
+    f = lib.over(lambda x: lib.lax.psum(x, "x"), lib.P("x"), lib.P(), axis_names={"x"})
+    return lib.m.jit(f)(X), lib.m.grad(lambda x: lib.np.sum(lib.np.sin(lib.m.jit(f)(x))))(X)
+
+
+def partly_apart_eagerly(lib: Library) -> Any:
+    f = lib.over(lambda x: lib.lax.psum(x, "x"), lib.P("x"), lib.P(), axis_names={"x"})
+    return f(X)
+
+
+def index_where_partly_apart(lib: Library) -> Any:
+    f = lib.over(lambda x: x + lib.lax.axis_index("x"), lib.P("x"), lib.P("x"), axis_names={"x"})
+    return lib.m.jit(f)(X)
+
+
+def closed_over_array(lib: Library) -> Any:
+    c = lib.np.arange(4.0)
+    return lib.over(lambda x: x * c, lib.P("x"), lib.P("x"))(X)
+
+
+def closed_over_tracer_of_grad(lib: Library) -> Any:
+    return lib.m.grad(lambda w: lib.np.sum(lib.over(lambda x: lib.np.sin(x @ w), lib.P("x"), lib.P("x"))(X)))(W)
+
+
+def closed_over_tracers_of_jit_and_vmap(lib: Library) -> Any:
+    return lib.m.jit(lambda w: lib.over(lambda x: lib.np.sin(x @ w), lib.P("x"), lib.P("x"))(X))(W), lib.m.vmap(
+        lambda w: lib.over(lambda x: lib.np.sin(x @ w), lib.P("x"), lib.P("x"))(X)
+    )(np.stack([W, W + 1]))
+
+
+def gradient_inside(lib: Library) -> Any:
+    f = lib.over(
+        lambda w, x: lib.lax.psum(lib.m.grad(lambda w: lib.np.sum(lib.np.tanh(x @ w) ** 2))(w), "x"),
+        (lib.P(), lib.P("x")),
+        lib.P(),
+        check_vma=False,
+    )
+    return f(W, X)
+
+
+def gradient_inside_of_its_part(lib: Library) -> Any:
+    f = lib.over(
+        lambda w, x: lib.m.grad(lambda x: lib.np.sum(lib.np.tanh(x @ w) ** 2))(x), (lib.P(), lib.P("x")), lib.P("x")
+    )
+    return f(W, X)
+
+
+def forward_inside(lib: Library) -> Any:
+    f = lib.over(
+        lambda w, x: lib.m.jvp(lambda w: lib.lax.psum(lib.np.tanh(x @ w), "x"), (w,), (w,)),
+        (lib.P(), lib.P("x")),
+        lib.P(),
+    )
+    return f(W, X)
+
+
+PROGRAMS: Final[tuple[Program, ...]] = (
+    second_derivatives,
+    jit_inside,
+    scan_inside,
+    gradient_of_scan_inside,
+    carry_that_differs,
+    scan_around,
+    gradient_of_scan_around,
+    cond_inside,
+    gradient_of_cond_inside,
+    cond_around,
+    while_inside,
+    while_of_sums,
+    while_around,
+    checkpoint_inside,
+    checkpoint_around,
+    custom_vjp_inside,
+    custom_vjp_undifferentiated,
+    custom_vjp_around,
+    custom_jvp_inside,
+    nested,
+    partly_apart,
+    partly_apart_eagerly,
+    index_where_partly_apart,
+    closed_over_array,
+    closed_over_tracer_of_grad,
+    closed_over_tracers_of_jit_and_vmap,
+    gradient_inside,
+    gradient_inside_of_its_part,
+    forward_inside,
+)
+
+
+@named(PROGRAMS)
+def test_agrees_with_jax(program: Program) -> None:
+    agree(program)
