@@ -110,11 +110,18 @@ class Backend(Protocol):
         ...
 
     def compiled(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None = None
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        wishes: Wishes | None = None,
+        put: bool = False,
     ) -> Runnable:
         """The program as `run` runs it. Inputs at `donated` give their memory away.
 
-        It runs where its arguments lie, if they lie where they were put, or where `wishes` want them.
+        It runs where its arguments lie, if they lie where they were put, or where `wishes` want them. `put` says that
+        they will, so that it isn't compiled for others before such come.
         """
         ...
 

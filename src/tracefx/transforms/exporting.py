@@ -17,7 +17,7 @@ from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.effects import Sowing
+from tracefx.core.effects import OverMesh, Sowing
 from tracefx.core.errors import ParseError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr
@@ -182,6 +182,10 @@ def export(
     StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. Lines of source code
     are left out unless `provenance` is true.
 
+    What is exported runs on one device: `in_shardings` and `out_shardings` of `fun` are not kept, as a `jit` around
+    `Exported.call` takes new ones, and a program that speaks of a mesh (`shard_map`, `with_sharding_constraint`) is a
+    NotImplementedError.
+
     Programs with callbacks can't be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or policies
     of `checkpoint`, which are Python functions: that is a SerializationError, which shows the equation. With
     `drop_rules` these functions are exported without their rules, and differentiated, where they are loaded, as any
@@ -201,6 +205,13 @@ def export(
     def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
         traced = fun.trace(*args, **kwargs)
         trace = traced.trace
+        for effect in trace.jaxpr.effects:
+            if isinstance(effect, OverMesh):
+                raise NotImplementedError(
+                    f"export of {trace.name}: it speaks of {effect.mesh}, and what is exported runs on one device: "
+                    "export the functions that it calls on parts of its arrays, or leave out its sharding constraints "
+                    "and give shardings to a jit around what is loaded"
+                )
         for const in trace.consts:
             if isinstance(const, Tracer):
                 raise TypeError(

@@ -289,7 +289,10 @@ class Jitted(Generic[P, R]):
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
         wishes = self._wished(key, traced) if self._wishes else None
-        program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused, wishes)
+        dynamic, _ = self._static.split(self._where, args, kwargs)
+        leaves = (*traced.consts, *trees.flatten_leaves(dynamic, LEAF_TYPES)[0])
+        put = any(type(leaf) is ShardedArray for leaf in leaves)
+        program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused, wishes, put)
         return keep(self._programs, key, (traced, program), KINDS)
 
     def _wished_of(self, key: Signature, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wishes | None:

@@ -316,15 +316,20 @@ class XlaBackend:
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
         wishes: Wishes | None = None,
+        put: bool = False,
     ) -> Compiled | Anywhere:
-        if wishes is not None or meshes_of(jaxpr):
+        if wishes is not None or put or meshes_of(jaxpr):
             return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
     def _anywhere(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None
     ) -> Anywhere:
-        def here(args: Sequence[Value | NDArray]) -> SpreadProgram:
+        says_where = wishes is not None or bool(meshes_of(jaxpr))
+
+        def here(args: Sequence[Value | NDArray]) -> Compiled | SpreadProgram:
+            if not says_where and not any(type(x) is ShardedArray for x in args):
+                return self._compiled(jaxpr, name, donated, keep_unused)
             placing = placing_for(name, jaxpr, args, wishes)
             return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
 
@@ -397,6 +402,9 @@ class XlaBackend:
         return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
+        if any(type(x) is ShardedArray for x in args):
+            there = jaxpr.memo.get("anywhere", lambda: self._anywhere(jaxpr, name, (), False, None))
+            return there(args)
         return self.compiled(jaxpr, name)(args)
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device
+from tracefx.core.backend import Buffer, Device, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import OverMesh
@@ -325,10 +325,10 @@ class Anywhere:
     __slots__ = ("_find", "_known", "_latest")
     on_buffers: Final = None
 
-    def __init__(self, find: Callable[[Sequence[Value | NDArray]], SpreadProgram]) -> None:
+    def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find
-        self._known: dict[tuple[Sharding | None, ...], SpreadProgram] = {}
-        self._latest: tuple[list[Sharding | None], SpreadProgram] | None = None
+        self._known: dict[tuple[Sharding | None, ...], Runnable] = {}
+        self._latest: tuple[list[Sharding | None], Runnable] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         lies = [x.placed if type(x) is ShardedArray else None for x in args]

@@ -182,6 +182,9 @@ class SpreadExecutable:
         try:
             return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
+            for buffer in buffers:
+                if buffer.is_deleted():
+                    raise deleted_error(buffer) from error
             raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
 
     def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
