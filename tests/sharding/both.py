@@ -52,7 +52,7 @@ JAX: Final = Library(jax, jnp, jax.lax, jax.sharding.PartitionSpec, jax.sharding
 Program: TypeAlias = Callable[[Library], Any]
 
 
-def named(programs: Iterable[Program]) -> Any:
+def named(programs: Iterable[Program]) -> pytest.MarkDecorator:
     """A parameter `program` for each."""
     return pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
 

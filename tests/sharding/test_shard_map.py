@@ -8,8 +8,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import pytest
 
-from tests.sharding.both import Library, Program, agree, named
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.sharding.both import OURS, Library, Program, agree, named, refused
+from tracefx import P, lax
+from tracefx.testing import check_grads
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
@@ -293,3 +298,139 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 @named(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
     agree(program)
+
+
+# ------------------------------------------------------------------ the call
+
+
+def test_as_a_decorator() -> None:
+    @fx.shard_map(mesh=OURS.mesh, in_specs=P("x"), out_specs=P("x"))
+    def twice(x: fx.Array) -> fx.Array:
+        return x * 2
+
+    assert np.array_equal(twice(X), X * 2)
+
+
+def test_the_mesh_in_use() -> None:
+    f = fx.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
+    with fx.set_mesh(OURS.mesh):
+        np.testing.assert_allclose(f(X), X.reshape(4, 2, 4).sum(0), rtol=1e-6)
+    with pytest.raises(ValueError, match="there is no mesh; pass mesh="):
+        f(X)
+
+
+def test_results_lie_as_their_specifications_say() -> None:
+    got, total = OURS.over(lambda x: (x, lax.psum(x, "x")), P("x"), (P("x"), P()))(X)
+    assert got.sharding == fx.NamedSharding(OURS.mesh, P("x"))
+    assert {shard.data.shape for shard in got.addressable_shards} == {(2, 4)}
+    assert total.is_fully_replicated
+
+
+def test_a_trace_is_of_one_mesh() -> None:
+    def size(x: fx.Array) -> fx.Array:
+        return x * lax.psum(1, "x")
+
+    for n in (2, 4):
+        f = fx.shard_map(size, mesh=OURS.mesh_of((n,), ("x",)), in_specs=P(), out_specs=P())
+        assert f(np.float32(1)) == n
+
+
+def test_a_function_is_traced_once() -> None:
+    traced = 0
+
+    def f(x: fx.Array) -> fx.Array:
+        nonlocal traced
+        traced += 1
+        return x * 2
+
+    mapped = OURS.over(f, P("x"), P("x"))
+    mapped(X)
+    mapped(X + 1)
+    assert traced == 1
+
+
+REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
+    "uneven": (lambda lib: lib.over(same, lib.P("x"), lib.P("x"))(X[:6]), ValueError, "axis 0 is 6 long, and 'x'"),
+    "too many parts": (
+        lambda lib: lib.over(same, lib.P("x", None, "y"), lib.P("x"))(X),
+        ValueError,
+        "has 2 axes, but .* speaks of 3",
+    ),
+    "too many parts out": (
+        lambda lib: lib.over(lambda x: lib.lax.psum(x.sum(), "x"), lib.P("x"), lib.P("x"))(X),
+        ValueError,
+        "for an output of type .*, which has 0 axes",
+    ),
+    "unknown axis": (lambda lib: lib.over(same, lib.P("z"), lib.P("x"))(X), ValueError, "in_specs: .* names 'z'"),
+    "unknown axis out": (lambda lib: lib.over(same, lib.P("x"), lib.P("z"))(X), ValueError, "out_specs: .* names 'z'"),
+    "unknown axis_names": (
+        lambda lib: lib.over(same, lib.P("x"), lib.P("x"), axis_names={"q"})(X),
+        ValueError,
+        r"axis_names \['q'\] are no axes of",
+    ),
+    "axis not apart": (
+        lambda lib: lib.over(same, lib.P("y"), lib.P("y"), axis_names={"x"})(X),
+        ValueError,
+        r"names 'y', but the axes that it runs along are \['x'\]",
+    ),
+    "another tree": (lambda lib: lib.over(same, (lib.P("x"),), lib.P("x"))(X, X), ValueError, "structure of the arg"),
+    "another tree out": (
+        lambda lib: lib.over(lambda x: (x, x), lib.P("x"), (lib.P("x"),))(X),
+        ValueError,
+        "structure of the output",
+    ),
+    "no specification": (lambda lib: lib.over(same, "x", lib.P("x"))(X), TypeError, "is a PartitionSpec or a tree"),
+    "no mesh": (
+        lambda lib: lib.m.shard_map(same, in_specs=lib.P("x"), out_specs=lib.P("x"))(X),
+        ValueError,
+        "there is no mesh",
+    ),
+    "no function": (lambda lib: lib.over(3, lib.P("x"), lib.P("x"))(X), TypeError, "takes a function, got 3"),
+    "twice along one axis": (
+        lambda lib: lib.over(lib.over(same, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x"))(X),
+        ValueError,
+        "a shard_map around it runs along",
+    ),
+    "a batch that can't be cut": (
+        lambda lib: lib.m.vmap(lib.over(same, lib.P("y"), lib.P("y")), spmd_axis_name="x")(np.stack([X] * 3)),
+        ValueError,
+        "a batch of 3 can't be cut along",
+    ),
+    "a batch along an axis that is taken": (
+        lambda lib: lib.m.vmap(lib.over(same, lib.P("y"), lib.P("y")), spmd_axis_name="y")(np.stack([X] * 2)),
+        ValueError,
+        r"as specs name \['y'\] already",
+    ),
+}
+
+
+def same(x: Any, *_: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what: str) -> None:
+    refused(*REFUSED[what])
+
+
+def test_unbound_axis() -> None:
+    with pytest.raises(NameError, match="psum: unbound axis name 'z'; in scope are axis 'x', axis 'y'"):
+        OURS.over(lambda x: lax.psum(x, "z"), P("x"), P())(X)
+
+
+def test_the_name_of_a_batch_that_is_cut() -> None:
+    f = OURS.over(lambda x: lax.psum(x, "i"), P("y"), P("y"))
+    with pytest.raises(ValueError, match="would see the part of the batch on its own device only"):
+        fx.vmap(f, axis_name="i", spmd_axis_name="x")(np.stack([X] * 4))
+    assert np.array_equal(fx.vmap(f, axis_name="i")(np.stack([X] * 4))[1], X * 4)
+
+
+@pytest.mark.parametrize("name", [3, ("x", 3)])
+def test_spmd_axis_name_is_a_name(name: object) -> None:
+    with pytest.raises(TypeError, match="spmd_axis_name must be the name of an axis of a mesh"):
+        fx.vmap(same, spmd_axis_name=name)  # type: ignore[arg-type]  # which is refused
+
+
+def test_numeric_derivatives() -> None:
+    f = OURS.over(lambda x, w: lax.psum(fnp.tanh(x @ w), "y"), (P("x", "y"), P("y")), P("x"))
+    check_grads(f, X, W)

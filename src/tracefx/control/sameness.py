@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tracefx.control.call import Application
+from tracefx.control.composite import Composite
 from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.ruled import RuledProgram
 from tracefx.control.scan import Scan
 from tracefx.control.shard_map import ShardMap
 from tracefx.control.while_loop import While
@@ -44,8 +47,10 @@ def _of_operation(prim: Primitive, operands: Sequence[Axes], count: int) -> list
             return [together | frozenset(map(str, prim.names))]
         case ShardMap():
             return [out - frozenset(prim.axis_names) for out in differing(prim.body, operands)]
-        case Application():
-            return differing(prim.body, operands)
+        case Application() | RuledProgram() | Composite():
+            return differing(prim.jaxprs()[0], operands)
+        case LinearSolve():
+            return differing(prim.solve, operands)
         case Cond():
             which, *rest = operands
             ways = [differing(branch, rest) for branch in prim.jaxprs()]

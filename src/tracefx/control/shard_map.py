@@ -81,6 +81,8 @@ class ShardMap(Application):
 
     def part(self, aval: ShapedArray, spec: PartitionSpec, what: str) -> ShapedArray:
         """The type of one device's part. ValueError if the array can't be cut so."""
+        if len(spec) > aval.ndim:
+            raise ValueError(f"shard_map: {what}, {aval}, has {aval.ndim} axes, but {spec} speaks of {len(spec)}")
         sizes = []
         for axis, (n, along) in enumerate(zip(aval.shape, spec.of_rank(aval.ndim), strict=True)):
             count = self.mesh.size_of(names_in(along))
@@ -218,7 +220,13 @@ class ShardMap(Application):
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         along: Part = axis.spmd_name
-        count = self.mesh.size_of(names_in(along))
+        count = self._cut_along(names_in(along), axis.size)
+        if count > 1 and axis.name is not None and NamedAxis(axis.name) in self.jaxpr.effects:
+            raise ValueError(
+                f"vmap of shard_map of {self.label}: what works along axis {axis.name!r} inside of it would see the "
+                f"part of the batch on its own device only, as the batch lies along {along!r}: leave out "
+                "spmd_axis_name, or map over the axis inside"
+            )
         derived = batch_jaxpr(self.jaxpr, evolve(axis, size=axis.size // count), tuple(dims))
         in_specs = [
             *_whole(derived.consts),
@@ -228,6 +236,23 @@ class ShardMap(Application):
             _with_axis, self.out_specs, self.jaxpr.out_avals, derived.out_dims, [along] * len(self.out_specs)
         )
         return bind(self.of(derived.jaxpr, in_specs, list(out_specs)), *derived.consts, *args), derived.out_dims
+
+    def _cut_along(self, names: tuple[str, ...], size: int) -> int:
+        """Into how many parts a batch is cut that is to lie along these axes."""
+        unknown = [name for name in names if name not in self.axis_names]
+        taken = {name for spec in (*self.in_specs, *self.out_specs) for name in spec.names}.intersection(names)
+        if unknown or taken:
+            why = (
+                f"{unknown} are not among {list(self.axis_names)}" if unknown else f"specs name {sorted(taken)} already"
+            )
+            raise ValueError(f"vmap of shard_map of {self.label}: the batch can't lie along {names}, as {why}")
+        count = self.mesh.size_of(names)
+        if size % count:
+            raise ValueError(
+                f"vmap of shard_map of {self.label}: a batch of {size} can't be cut along {names} of {self.mesh} into "
+                f"{count}"
+            )
+        return count
 
     @override
     def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final, overload
 
 import numpy as np
 from attrs import field, frozen
@@ -202,20 +202,45 @@ class ShardMap(TransformOf[Preserving]):
                 )
 
 
+@overload
 def shard_map(
     f: Callable[P, R],
+    /,
     *,
     mesh: Mesh | None = None,
     in_specs: PyTree,
     out_specs: PyTree,
     axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
-) -> Callable[P, R]:
+) -> Callable[P, R]: ...
+@overload
+def shard_map(
+    *,
+    mesh: Mesh | None = None,
+    in_specs: PyTree,
+    out_specs: PyTree,
+    axis_names: Iterable[str] = frozenset(),
+    check_vma: bool = True,
+) -> ShardMap: ...
+def shard_map(
+    f: Callable[P, R] | None = None,
+    /,
+    *,
+    mesh: Mesh | None = None,
+    in_specs: PyTree,
+    out_specs: PyTree,
+    axis_names: Iterable[str] = frozenset(),
+    check_vma: bool = True,
+) -> Callable[P, R] | ShardMap:
     """`f`, run by every device of a mesh on its own part of the arguments; the results are the parts of the output.
 
     `in_specs` and `out_specs` are `PartitionSpec`s, one for all or a tree of them: along which axes of the mesh arrays
     are cut. Inside of `f`, collectives (`tracefx.lax.psum` and the others) work along these axes. Without a `mesh` it
-    is the one in use. With `axis_names`, `f` runs apart along these axes alone.
+    is the one in use. With `axis_names`, `f` runs apart along these axes alone. Without `f` it is what makes such
+    functions, as a decorator does.
+
+    A derivative that is taken inside of `f` is that of what one device computes: sum it over the devices that share
+    what it is with respect to. A derivative of the whole, taken outside, needs no more thought.
 
     Raises ValueError for arrays that can't be cut so, and for an output that may differ along an axis that its
     specification doesn't name; `check_vma=False` leaves that to you.
@@ -227,9 +252,10 @@ def shard_map(
     >>> shard_map(normalized, mesh=mesh, in_specs=P("data"), out_specs=P("data"))(np.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
     """
-    return ShardMap(
-        mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=frozenset(axis_names), check_vma=check_vma
-    )(f)
+    transform = ShardMap(
+        mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=_names(axis_names), check_vma=check_vma
+    )
+    return transform if f is None else transform(f)
 
 
 # ------------------------------------------------------------------ pmap
@@ -347,7 +373,8 @@ def pmap(
     """`fun` applied along an axis of its arguments, each element on a device of its own, compiled.
 
     As `vmap` of which every device has one element: `in_axes` and `out_axes` mean the same (keyword arguments are
-    mapped along axis 0), and collectives work along `axis_name`. It is `jit` of `shard_map` over a mesh with one axis; new programs use these.
+    mapped along axis 0), and collectives work along `axis_name`. It is `jit` of `shard_map` over a mesh with one axis;
+    new programs use these.
 
     Raises ValueError if there are fewer devices than elements.
 
