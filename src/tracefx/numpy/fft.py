@@ -346,7 +346,7 @@ def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike 
         k = where(k < (n + 1) // 2, k, k - n)
     span = d * n if isinstance(d, int | float) else multiply(d, n)
     out = astype(astype(divide(k, span), exact), asked)
-    return out if device is None else device_put(out, device)  # type: ignore[return-value]  # an array for an array
+    return out if device is None else device_put(out, device)
 
 
 def fftshift(x: ArrayLike, axes: Axes = None) -> Array:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from tracefx.core import trees
-from tracefx.core.array import Array
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
@@ -64,7 +64,11 @@ def default_backend() -> str:
     return BACKEND.value.platform
 
 
-def device_put(x: PyTree, device: PyTree = None) -> PyTree:
+@overload
+def device_put(x: ArrayLike, device: PyTree = None) -> Array: ...
+@overload
+def device_put(x: PyTree, device: PyTree = None) -> Any: ...
+def device_put(x: PyTree, device: PyTree = None) -> Any:
     """The arrays of a tree in the memory of `device`: a device, or a sharding over several.
 
     Without a device arrays that were put somewhere stay there, and others come to the first device.

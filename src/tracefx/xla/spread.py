@@ -129,8 +129,10 @@ class SpreadProgram:
     placing: Placing
     mesh: Mesh
     results: tuple[ShapedArray, ...] = field(init=False)
-    _takes: tuple[tuple[int, tuple[Sharding, Tiling]], ...] = field(init=False)
-    """For each parameter which input it is, and how it lies."""
+    _takes: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
+    """How the parameters lie."""
+    _as_is: tuple[tuple[int, Sharding | None], ...] = field(init=False)
+    """Which inputs they are, and the sharding, if there is one, with which these are taken without a look at them."""
     _given: tuple[Sharding, ...] = field(init=False)
     _turned: tuple[tuple[int, Tiling], ...] = field(init=False)
     """The results whose shardings count the devices in another order than the program, and how they are cut."""
@@ -143,9 +145,16 @@ class SpreadProgram:
         return tuple(map(shared, self.plan.results))
 
     @_takes.default
-    def _of_inputs(self) -> tuple[tuple[int, tuple[Sharding, Tiling]], ...]:
-        found = zip(self.plan.kept, self.executable.taken, self.plan.computed.in_avals, strict=True)
-        return tuple([(i, (self.placing.inputs[i] or self._named(tiling, aval), tiling)) for i, tiling, aval in found])
+    def _of_inputs(self) -> tuple[tuple[Sharding, Tiling], ...]:
+        said = [self.placing.inputs[i] for i in self.plan.kept]
+        found = zip(said, self.executable.taken, self.plan.computed.in_avals, strict=True)
+        return tuple([(sharding or self._named(tiling, aval), tiling) for sharding, tiling, aval in found])
+
+    @_as_is.default
+    def _in_the_programs_order(self) -> tuple[tuple[int, Sharding | None], ...]:
+        devices = self.placing.devices
+        taken = zip(self.plan.kept, self._takes, strict=True)
+        return tuple([(i, sharding if sharding.devices == devices else None) for i, (sharding, _) in taken])
 
     @_given.default
     def _of_results(self) -> tuple[Sharding, ...]:
@@ -175,8 +184,8 @@ class SpreadProgram:
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         buffers = [
-            x.buffer if type(x := args[i]) is ShardedArray and x.placed is taken[0] else self._buffer(k, x)
-            for k, (i, taken) in enumerate(self._takes)
+            x.buffer if type(x := args[i]) is ShardedArray and x.placed is as_is else self._buffer(k, x)
+            for k, (i, as_is) in enumerate(self._as_is)
         ]
         outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         for i in self.plan.donated:
@@ -191,7 +200,7 @@ class SpreadProgram:
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
-        sharding, tiling = self._takes[k][1]
+        sharding, tiling = self._takes[k]
         if isinstance(x, ShardedArray):
             if x.placed == sharding and x.placed.devices == self.placing.devices:
                 return x.buffer
@@ -236,7 +245,7 @@ class SpreadProgram:
 
     @property
     def input_shardings(self) -> tuple[Sharding, ...]:
-        taken = {i: sharding for i, (sharding, _) in self._takes}
+        taken = {i: sharding for i, (sharding, _) in zip(self.plan.kept, self._takes, strict=True)}
         said = enumerate(self.placing.inputs)
         return tuple([taken.get(i) or wish or self._whole(0) for i, wish in said])
 

@@ -395,6 +395,18 @@ def checked_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype
 
 
+def deleted_error(buffer: Buffer) -> DeletedBufferError:
+    return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
+
+
+def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> ExecutionError:
+    """What to say of a program that failed: of arguments that were deleted XLA says something else."""
+    for buffer in buffers:
+        if buffer.is_deleted():
+            return deleted_error(buffer)
+    return ExecutionError(f"the compiled {name} failed: {error}")
+
+
 @final
 class Placement(_SingleDeviceSharding):
     """One whole array on one device, as jaxlib's C++ side wants to be told. One instance a device."""

@@ -22,12 +22,12 @@ from tracefx.xla.runtime.bindings import (
     AnyArray,
     ArraySpec,
     Buffer,
-    DeletedBufferError,
     Device,
     ExecutionError,
     JaxRuntimeError,
     ResultSpec,
     checked_dtype,
+    deleted_error,
     device_put,
     placement,
     to_capsule,
@@ -108,10 +108,6 @@ def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
     if not isinstance(spec, ResultSpec):
         return ExecutionError(str(error))
     return ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}")
-
-
-def deleted_error(buffer: Buffer) -> DeletedBufferError:
-    return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
 
 
 @functools.lru_cache(maxsize=256)

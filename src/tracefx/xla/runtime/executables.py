@@ -36,6 +36,7 @@ from tracefx.xla.runtime.bindings import (
     device_list,
     device_put,
     devices,
+    execution_error,
     new_assignment,
     new_compile_options,
     placement,
@@ -131,7 +132,7 @@ class Executable:
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+            raise execution_error(self.name, error, buffers) from error
 
     def named(self, name: str) -> Executable:
         """The same program under another name, for errors to tell."""
@@ -204,7 +205,7 @@ class CallingExecutable(Executable):
             BaseException: what one of the functions raised, as the object that it was.
             ExecutionError: for any other failure.
         """
-        return calling(self._functions, lambda: self._execute_to_the_end(buffers), self.name)
+        return calling(self._functions, self._execute_to_the_end, buffers, self.name)
 
     def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         running = self._run(buffers, with_tokens=True)
@@ -221,18 +222,20 @@ class CallingExecutable(Executable):
         )
 
 
-def calling(functions: HostFunctions, run: Callable[[], list[Buffer]], name: str) -> list[Buffer]:
+def calling(
+    functions: HostFunctions, run: Callable[[Sequence[Buffer]], list[Buffer]], buffers: Sequence[Buffer], name: str
+) -> list[Buffer]:
     """What `run` returns, an execution that calls functions; what one of them raised is raised as the object it was."""
     functions.begin()
     try:
-        results = run()
+        results = run(buffers)
         raised = functions.kept()
         if raised is None:
             return results
     except JaxRuntimeError as error:
         raised = functions.take(str(error))
         if raised is None:
-            raise ExecutionError(f"the compiled {name} failed: {error}") from error
+            raise execution_error(name, error, buffers) from error
     finally:
         functions.end()
     try:

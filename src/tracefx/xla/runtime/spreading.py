@@ -31,7 +31,9 @@ from tracefx.xla.runtime.bindings import (
     SpreadSharding,
     assemble,
     client,
+    deleted_error,
     device_list,
+    execution_error,
     hlo_sharding,
     hlo_sharding_of,
     new_assignment,
@@ -39,7 +41,6 @@ from tracefx.xla.runtime.bindings import (
     result_handler,
     spread_put,
 )
-from tracefx.xla.runtime.buffers import deleted_error
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
 from tracefx.xla.runtime.executables import MemoryAnalysis, calling, new_options, signature_of
 
@@ -177,15 +178,14 @@ class SpreadExecutable:
             ExecutionError: for a deleted argument, or a failure on the way.
             BaseException: what a Python function raised that the program called.
         """
+        if buffers and buffers[0].is_deleted():  # XLA compares the numbers of parts, and breaks off if all are none
+            raise deleted_error(buffers[0])
         if self._functions is not None:
-            return calling(self._functions, lambda: self._execute_to_the_end(buffers), self.name)
+            return calling(self._functions, self._execute_to_the_end, buffers, self.name)
         try:
             return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            for buffer in buffers:
-                if buffer.is_deleted():
-                    raise deleted_error(buffer) from error
-            raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
+            raise execution_error(self.name, error, buffers) from error
 
     def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         running = self._loaded.execute_sharded(buffers, with_tokens=True)
