@@ -1,0 +1,113 @@
+"""Operations on arrays that lie on several devices, one at a time: the numbers are those of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.sharding.both import JAX, OURS, Library, named
+from tests.sharding.test_arrays import put
+from tests.sharding.test_jit import agree
+from tests.sharding.test_meshes import on
+from tracefx import lax
+from tracefx.sharding import SingleDeviceSharding
+from tracefx.xla import spread
+
+X: Final = (np.arange(64, dtype=np.float32).reshape(8, 8) - 30) / 16
+
+FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "elementwise": lambda x: fnp.where(x > 0, fnp.sin(x) * 2, -x),
+    "with numbers": lambda x: (x + 1, 2.0 * x, x**2, x > 0, -x),
+    "sums": lambda x: (x.sum(), x.sum(0), x.mean(1), fnp.max(x), fnp.std(x, 0)),
+    "products": lambda x: (x @ x.T, x @ np.ones((8, 3), np.float32), fnp.einsum("ij,kj->ik", x, x)),
+    "shapes": lambda x: (x.T, x.reshape(4, 16), x[:, None], fnp.concatenate([x, x]), fnp.stack([x, x], 1)),
+    "indices": lambda x: (x[0], x[2:4], x[:, ::2], x[x[:, 0].argsort()], x[np.array([1, 5])], x[..., -1]),
+    "updates": lambda x: (x.at[0].set(3.0), x.at[:, 2].add(1.0), lax.dynamic_update_slice(x, x[:2, :2], (3, 3))),
+    "sorted": lambda x: (fnp.sort(x, 0), fnp.argsort(-x, 1), fnp.cumsum(x, 0), lax.top_k(x, 2)),
+    "decomposed": lambda x: (fnp.linalg.qr(x)[1], fnp.linalg.solve(x @ x.T + 9 * fnp.eye(8), x), fnp.linalg.norm(x)),
+    "transformed by Fourier": lambda x: (fnp.fft.fft(x, axis=0).real, fnp.fft.rfft(x, axis=1).imag),
+    "converted": lambda x: (x.astype(fnp.bfloat16).astype("float32"), x.astype(int), fnp.isnan(x)),
+    "convolved": lambda x: lax.conv(x[None, None], fnp.ones((1, 1, 3, 3)), (1, 1), "SAME"),
+    "derivatives": lambda x: fx.grad(lambda x: fnp.sum(fnp.tanh(x @ x)))(x),
+    "derivatives forwards": lambda x: fx.jvp(lambda x: fnp.sin(x) @ x, (x,), (x,)),
+    "a batch": lambda x: fx.vmap(lambda r: fnp.sum(r) * r)(x),
+    "a loop": lambda x: lax.scan(lambda c, r: (c + r, c @ r), fnp.zeros(8), x),
+    "a branch": lambda x: lax.cond(x[0, 0] < 0, fnp.sin, fnp.cos, x),
+    "a linear solve": lambda x: lax.custom_linear_solve(lambda v: 3 * v, x, lambda _, b: b / 3, lambda _, b: b / 3),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_numbers_are_those_of_one_device(name: str) -> None:
+    f = FUNCTIONS[name]
+    got, want = fx.tree.leaves(f(put(OURS, "x", "y", x=X))), fx.tree.leaves(f(fnp.asarray(X)))
+    assert len(got) == len(want) > 0
+    for g, w in zip(got, want, strict=True):
+        assert (g.shape, g.dtype) == (w.shape, w.dtype)
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "sums", "products", "updates", "derivatives"])
+def test_they_stay_on_one_device_that_is_not_the_first(name: str) -> None:
+    where = SingleDeviceSharding(fx.devices()[5])
+    got = fx.tree.leaves(FUNCTIONS[name](fx.device_put(X, fx.devices()[5])))
+    for g, w in zip(got, fx.tree.leaves(FUNCTIONS[name](fnp.asarray(X))), strict=True):
+        assert g.sharding == where
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+
+
+def elementwise(q: Library) -> Any:
+    x, y = put(q, "x", x=X), put(q, "y", x=X)
+    return x + 1, x * x, x + y, q.np.sin(y), x + X
+
+
+def reductions(q: Library) -> Any:
+    x = put(q, "x", x=X)
+    return q.np.sum(x), q.np.sum(x, 0), q.np.sum(x, 1)
+
+
+def products(q: Library) -> Any:
+    return q.np.matmul(put(q, "x", x=X), X), q.np.matmul(put(q, "x", x=X), put(q, None, "y", x=X))
+
+
+def shapes(q: Library) -> Any:
+    x = put(q, "x", x=X)
+    return x.T, x.reshape(4, 16), x[:, None]
+
+
+@named([elementwise, reductions, products, shapes])
+def test_results_lie_where_jax_puts_them(program: Any) -> None:
+    agree(program)
+
+
+def test_keys_and_small_dtypes() -> None:
+    keys = fx.random.split(fx.random.key(0), 8)
+    want = fx.vmap(lambda k: fx.random.normal(k, (3,)))(keys)
+    np.testing.assert_array_equal(fx.vmap(lambda k: fx.random.normal(k, (3,)))(put(OURS, "x", x=keys)), want)
+    small = put(OURS, "x", x=fnp.arange(8, dtype=fnp.int4) % 4)
+    assert (small + small).tolist() == [0, 2, 4, 6] * 2
+    half = put(OURS, "x", x=fnp.asarray(X, fnp.bfloat16))
+    np.testing.assert_array_equal((half * 2).astype("float32"), (fnp.asarray(X, fnp.bfloat16) * 2).astype("float32"))
+
+
+def test_an_operation_is_compiled_once_for_each_way_to_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[object] = []
+    over = spread.runtime.compile_over
+    monkeypatch.setattr(spread.runtime, "compile_over", lambda *a, **k: (compiled.append(k), over(*a, **k))[1])
+    x, y = put(OURS, "x", x=X), put(OURS, "y", x=X)
+    for _ in range(3):
+        for z in (x, y, put(OURS, "x", x=X)):
+            fnp.arctan2(z, z)
+    assert len(compiled) == 2
+
+
+def test_mixed_with_arrays_that_go_anywhere() -> None:
+    for library in (OURS, JAX):
+        x = put(library, "x", x=X)
+        for other in (X, library.np.asarray(X), library.np.asarray(X) * 1):
+            assert (x + other).sharding == (other + x).sharding == on(library, "x")
