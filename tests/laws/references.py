@@ -14,10 +14,12 @@ import attrs
 import jax
 from jax import lax
 from jax._src.lax import lax as jax_lax
+from jax.sharding import NamedSharding
 
 from tests.laws.samples import REFERENCES
 from tests.laws.samples.making import Function
 from tracefx.core.primitive import Primitive
+from tracefx.interop.jax.exporting_devices import mesh_to_jax, spec_to_jax
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -132,6 +134,11 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
         "all_gather": _along(lambda p, x: lax.all_gather(x, "i", axis=p.all_gather_dimension, tiled=p.tiled)),
         "reduce_scatter": _along(
             lambda p, x: lax.psum_scatter(x, "i", scatter_dimension=p.scatter_dimension, tiled=p.tiled)
+        ),
+        "sharding_constraint": lambda p: (
+            lambda x: lax.with_sharding_constraint(
+                x, NamedSharding(mesh_to_jax(p.sharding.mesh), spec_to_jax(p.sharding.spec))
+            )
         ),
         "ppermute": _along(lambda p, x: lax.ppermute(x, "i", p.perm)),
         "all_to_all": _along(lambda p, x: lax.all_to_all(x, "i", p.split_axis, p.concat_axis, tiled=p.tiled)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar, final
 
 from attrs import evolve, field, frozen
@@ -18,6 +18,7 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.meshes import Mesh, Part, PartitionSpec, names_in
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent, Zero
+from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
 from tracefx.interpreters.derived import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
@@ -32,7 +33,7 @@ Specs = tuple[PartitionSpec, ...]
 
 @final
 @frozen(eq=False)
-class ShardMap(Application):
+class ShardMap(Application, ShownAsJax):
     """`jaxpr` on every device of a mesh: it gets the parts of the operands that `in_specs` say, and its results are the
     parts of the outputs. Along the axes of the mesh in `axis_names` it runs apart and has collectives; along the others
     the compiler cuts what it likes."""
@@ -49,6 +50,22 @@ class ShardMap(Application):
     @override
     def called(self) -> str:
         return self.label
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        # As of one that isn't checked: in a checked one JAX's types say along which axes values differ.
+        def shown(specs: Specs) -> str:
+            parts = [spec.as_jax for spec in specs]
+            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+        return {
+            "check_vma": False,
+            "in_specs": shown(self.in_specs),
+            "jaxpr": self.jaxpr,
+            "mesh": self.mesh.as_jax,
+            "newly_manual_axes": f"frozenset({{{', '.join(map(repr, self.axis_names))}}})",
+            "out_specs": shown(self.out_specs),
+        }
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:

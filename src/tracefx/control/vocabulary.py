@@ -14,6 +14,7 @@ from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
+from tracefx.control.shard_map import ShardMap
 from tracefx.control.sinking import DceSink
 from tracefx.control.sowing import Plantable, Sow
 from tracefx.control.special.bessel import BesselI0e, BesselI1e
@@ -48,6 +49,7 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     ReduceWindow,
     Composite,
     DceSink,
+    ShardMap,
 )
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar, final
 import attrs
 
 from tracefx.core.printer import shown_name
+from tracefx.core.shown import Shown, written_name
 from tracefx.core.tree_nodes import NODES, TreeDef
 
 
@@ -63,8 +64,9 @@ class Classes:
             if id(hint) in seen:
                 continue
             seen.add(id(hint))
-            if type(hint) is not types.GenericAlias and isinstance(hint, type) and hint.__name__ == name:
-                return hint if attrs.has(hint) or issubclass(hint, Enum) or is_named_tuple(hint) else None
+            if type(hint) is not types.GenericAlias and isinstance(hint, type) and written_name(hint) == name:
+                written = attrs.has(hint) or issubclass(hint, Enum | Shown) or is_named_tuple(hint)
+                return hint if written else None
             todo += typing.get_args(hint)
             if isinstance(hint, TypeVar):
                 todo += [hint.__bound__, *hint.__constraints__]

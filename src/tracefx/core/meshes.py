@@ -12,13 +12,14 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.backend import Device
+from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.shown import Parts, Shown
 
 
 @final
 @frozen(init=False, repr=False)
-class Mesh:
+class Mesh(Shown):
     """Devices as an array with named axes, such as 4 x 2 along "data" and "model".
 
     `devices` is an array of devices, or nested sequences of them; `axis_names` has a string for each of its axes.
@@ -31,6 +32,7 @@ class Mesh:
     Mesh(data=1)
     """
 
+    shown_as: ClassVar[str] = "Mesh"
     flat: tuple[Device, ...]
     """All devices, the last axis running fastest: what a program over them calls partition 0, 1, ..."""
     axis_sizes: tuple[int, ...]
@@ -78,6 +80,13 @@ class Mesh:
         return len(self.flat)
 
     @property
+    def as_jax(self) -> str:
+        """What JAX shows."""
+        axes = ", ".join([f"{name!r}: {size}" for name, size in self.shape.items()])
+        kinds = ", ".join(["Auto"] * len(self.axis_names))
+        return f"Mesh({axes}, axis_types=({kinds}{',' if len(self.axis_names) == 1 else ''}))"
+
+    @property
     def empty(self) -> bool:
         """Whether there is none."""
         return not self.flat
@@ -90,6 +99,29 @@ class Mesh:
     def size_of(self, names: Sequence[str]) -> int:
         """The product of the sizes of some axes."""
         return prod([self.shape[name] for name in names])
+
+    @override
+    def shown_parts(self) -> Parts:
+        """The sizes by name; the devices' numbers first, unless these are the first that there are."""
+        ids = tuple([device.id for device in self.flat])
+        return ((ids,) if ids != tuple(range(len(ids))) else ()), self.shape
+
+    @classmethod
+    @override
+    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Mesh:
+        sizes = [size for size in named.values() if type(size) is int and size >= 0]
+        if len(sizes) != len(named):
+            raise ValueError(f"the axes of a mesh have sizes, not {dict(named)}")
+        ids: object = values[0] if values else tuple(range(prod(sizes)))
+        if len(values) > 1 or not isinstance(ids, tuple) or len(ids) != prod(sizes):
+            raise ValueError(f"a mesh of {prod(sizes)} devices can't be made of {values}")
+        there = {device.id: device for device in BACKEND.value.devices(BACKEND.value.platform)}
+        missing = [i for i in ids if i not in there]
+        if missing:
+            raise ValueError(f"the mesh is of devices that aren't here: {missing}; here are {len(there)}")
+        found = np.empty(len(ids), object)
+        found[:] = [there[i] for i in ids]
+        return cls(found.reshape(sizes), tuple(named))
 
     @override
     def __repr__(self) -> str:
@@ -105,10 +137,22 @@ MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
 
 
 @final
-class Unconstrained:
+class Unconstrained(Shown):
     """Stands in a `PartitionSpec` for an axis of an array that may lie as the compiler likes."""
 
     __slots__ = ()
+    shown_as: ClassVar[str] = "UNCONSTRAINED"
+
+    @override
+    def shown_parts(self) -> Parts:
+        return (), {}
+
+    @classmethod
+    @override
+    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Unconstrained:
+        if values or named:
+            raise ValueError("UNCONSTRAINED takes nothing")
+        return UNCONSTRAINED
 
     @override
     def __repr__(self) -> str:
@@ -135,7 +179,7 @@ def _part(given: object) -> Part:
 
 @final
 @frozen(init=False, repr=False)
-class PartitionSpec:
+class PartitionSpec(Shown):
     """Which axes of an array lie along which axes of a mesh: `P("data", None)` splits the rows of a matrix.
 
     Axes of the array beyond those that are named are not split. A tuple of names splits one axis along several.
@@ -145,6 +189,8 @@ class PartitionSpec:
     """
 
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
+    shown_as: ClassVar[str] = "P"
+    part: ClassVar[object] = Part
     parts: tuple[Part, ...] = field()
 
     def __init__(self, *parts: object) -> None:
@@ -165,6 +211,22 @@ class PartitionSpec:
 
     def __add__(self, other: PartitionSpec) -> PartitionSpec:
         return PartitionSpec(*self.parts, *other.parts)
+
+    @override
+    def shown_parts(self) -> Parts:
+        return self.parts, {}
+
+    @classmethod
+    @override
+    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> PartitionSpec:
+        if named:
+            raise ValueError(f"P takes parts by their place, not {list(named)}")
+        return cls(*values)
+
+    @property
+    def as_jax(self) -> str:
+        """What JAX shows: as a tuple would be."""
+        return f"P({', '.join(map(repr, self.parts))}{',' if len(self.parts) == 1 else ''})"
 
     @property
     def names(self) -> tuple[str, ...]:

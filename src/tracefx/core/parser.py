@@ -16,6 +16,7 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import DTYPES, RESERVED, variable_name
+from tracefx.core.shown import Shown
 from tracefx.core.trees import PyTree, TreeDef, structure
 
 T = TypeVar("T")
@@ -540,10 +541,34 @@ class _Parser:
         kind = self.class_called(word, hint)
         if issubclass(kind, Enum):
             self.fail(f"write a member of {word.text} as {word.text}.NAME", word)
+        if issubclass(kind, Shown):
+            return self.shown(kind, word)
         fields = self.classes.fields(kind)
         values: dict[str, object] = {}
         self.items(")", lambda: self.field(kind, fields, values, "')' or a field's name"), "a field")
         return self.construct(kind, fields, values, word)
+
+    def shown(self, kind: type[Shown], word: _Word) -> Shown:
+        """A value that is written otherwise than as its fields."""
+        places: list[object] = []
+        named: dict[str, object] = {}
+
+        def part() -> None:
+            if self.after.text != "=" or self.after.kind != "mark" or self.word.kind not in ("name", "string"):
+                places.append(self.value(kind.part))
+                return
+            at = self.word
+            name = self.take().text if at.kind == "name" else self.string()
+            if not isinstance(name, str) or name in named:
+                self.fail(f"{name!r} is given twice" if name in named else "a name is no bytes", at)
+            self.move()
+            named[name] = self.value(kind.part)
+
+        self.items(")", part, "a part")
+        try:
+            return kind.of_parts(tuple(places), named)
+        except Exception as error:  # whatever the class's own checks raise
+            self.fail(f"there is no such {word.text}: {error}", word, error)
 
     def string(self) -> str | bytes:
         word = self.take()

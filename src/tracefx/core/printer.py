@@ -32,6 +32,7 @@ from tracefx.core.equality import strict
 from tracefx.core.layout import Break, Cat, Doc, Group, Later, Nest, fill, join, render
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.shown import Shown
 from tracefx.core.source import Provenance
 from tracefx.core.tree_nodes import NODES
 from tracefx.core.tree_structures import describe, plain_text
@@ -223,6 +224,11 @@ def scalar_text(x: complex | float | int | bool) -> str:
         return float_text(x)
     plain = x == x and (x.imag == x.imag)
     return repr(x) if plain else f"complex({float_text(x.real)}, {float_text(x.imag)})"
+
+
+def is_word(name: str) -> bool:
+    """Whether a name can stand in the text as it is."""
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
 def callable_name(f: object) -> str:
@@ -445,7 +451,7 @@ class _Writer:
     # -------------------------------------------------------------- parameters
 
     def primitive(self, prim: Primitive, brackets: bool = False) -> Doc:
-        name = prim.name if re.fullmatch(r"[A-Za-z_]\w*", prim.name, re.ASCII) else repr(prim.name)
+        name = prim.name if is_word(prim.name) else repr(prim.name)
         params = _params(prim, "tracefx")
         return Cat(name, self.params(params)) if params or brackets else name
 
@@ -477,6 +483,8 @@ class _Writer:
             assert isinstance(value, frozenset)
             elements = sorted(render(Group(self.value(v)), _ENDLESS) for v in value)
             return f"frozenset({{{', '.join(elements)}}})" if elements else "frozenset()"
+        if isinstance(value, Shown):
+            return self.shown(value)
         if attrs.has(kind):
             return self.record(kind.__name__, [(shown_name(f), getattr(value, f.name)) for f in shown_fields(kind)])
         if NODES.native is not None and NODES.native.is_treedef(value):
@@ -492,6 +500,12 @@ class _Writer:
         if parts and all(isinstance(v, Program) for v in value):
             return Group(Cat(Nest(Cat("(", Break(""), join(Break(), parts))), Break(""), ")"))
         return Cat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
+
+    def shown(self, value: Shown) -> Doc:
+        places, named = value.shown_parts()
+        parts = [self.value(v) for v in places]
+        parts += [Cat(f"{key if is_word(key) else repr(key)}=", self.value(v)) for key, v in named.items()]
+        return Cat(f"{value.shown_as}(", join(", ", parts), ")")
 
     def record(self, name: str, fields: Sequence[tuple[str, object]]) -> Doc:
         return Cat(f"{name}(", join(", ", [Cat(f"{key}=", self.value(v)) for key, v in fields]), ")")

@@ -7,10 +7,11 @@ it into operations on the batch. The size of the axis is a field, so types are k
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final, NoReturn, Self, final
 
+import attrs
 import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -34,6 +35,7 @@ from tracefx.core.primitive import (
     Transposable,
     Zero,
 )
+from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.arithmetic import div, mul
 from tracefx.ops.basis import convert, fit, reduce_sum
@@ -171,8 +173,20 @@ class LinearCollective(Collective, Differentiable, Transposable):
 # ------------------------------------------------------------------ psum, pmax, pmin
 
 
+class OfGroups(ShownAsJax):
+    """A collective of which JAX's can be of groups of an axis's members."""
+
+    __slots__ = ()
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        fields = attrs.fields(type(self))  # type: ignore[arg-type,misc]  # each such operation is made by attrs
+        shown = {f.name: getattr(self, f.name) for f in fields if f.metadata.get("jax") is not False}
+        return {"axis_index_groups": None, **shown}
+
+
 @frozen(eq=False)
-class AllReduce(Collective):
+class AllReduce(Collective, OfGroups):
     """Folds along all axes of `axes`; every member of the batch gets the result."""
 
     axes: Names

@@ -28,6 +28,7 @@ from tracefx.ops.collective import (
     Groups,
     LinearCollective,
     Names,
+    OfGroups,
     axes_in_scope,
     axis_index,
     fold_region,
@@ -49,7 +50,7 @@ from tracefx.ops.windows import GatherScatterMode
 
 @final
 @frozen(eq=False)
-class AllGather(LinearCollective, Moves):
+class AllGather(LinearCollective, Moves, OfGroups):
     name = "all_gather"
     all_gather_dimension: int
     axis_name: Names
@@ -101,7 +102,7 @@ class AllGather(LinearCollective, Moves):
 
 @final
 @frozen(eq=False)
-class ReduceScatter(LinearCollective):
+class ReduceScatter(LinearCollective, OfGroups):
     name = "reduce_scatter"
     scatter_dimension: int
     axis_name: Names
@@ -280,7 +281,7 @@ def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]])
 
 @final
 @frozen(eq=False)
-class AllToAll(LinearCollective, Moves):
+class AllToAll(LinearCollective, Moves, OfGroups):
     """Cuts `split_axis` into as many pieces as the named axis has members; member `i` gets the `i`-th of every one."""
 
     name = "all_to_all"

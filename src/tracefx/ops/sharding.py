@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from attrs import frozen
@@ -17,6 +17,7 @@ from tracefx.core.effects import Effects, OverMesh
 from tracefx.core.handler import bind1
 from tracefx.core.meshes import UNCONSTRAINED, PartitionSpec
 from tracefx.core.primitive import Linear, MappedAxis, Tangent
+from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding, require_cut
 from tracefx.core.values import Value
 from tracefx.ops.operation import LinearOperation, Moves
@@ -24,7 +25,7 @@ from tracefx.ops.operation import LinearOperation, Moves
 
 @final
 @frozen(eq=False)
-class ShardingConstraint(LinearOperation, Moves):
+class ShardingConstraint(LinearOperation, Moves, ShownAsJax):
     name = "sharding_constraint"
     sharding: NamedSharding
 
@@ -32,6 +33,17 @@ class ShardingConstraint(LinearOperation, Moves):
     @override
     def effects(self) -> Effects:
         return frozenset([OverMesh(self.sharding.mesh)])
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        mesh, spec = self.sharding.mesh, self.sharding.spec
+        free = [str(i) for i, part in enumerate(spec) if part is UNCONSTRAINED]
+        return {
+            "context_mesh": "Mesh()",
+            "layout": None,
+            "sharding": f"NamedSharding(mesh={mesh.as_jax}, spec={spec.as_jax}, memory_kind=device)",
+            "unconstrained_dims": f"frozenset({{{', '.join(free)}}})",
+        }
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

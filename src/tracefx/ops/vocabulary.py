@@ -46,6 +46,7 @@ from tracefx.ops.scaled import ScaledDot
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.sharding import ShardingConstraint
 from tracefx.ops.sorting import Sort
 from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma, Zeta
 from tracefx.ops.threefry import Threefry2x32
@@ -247,6 +248,8 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ReduceScatter,
     PPermute,
     AllToAll,
+    # sharding
+    ShardingConstraint,
     # linear algebra
     Cholesky,
     CholeskyUpdate,

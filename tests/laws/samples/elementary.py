@@ -8,6 +8,7 @@ import numpy as np
 
 import tracefx as fx
 from tests.laws.samples.making import Sample, along, f32, flat, grid, i32, of, one, two
+from tracefx import NamedSharding, P, make_mesh
 from tracefx.core import dtypes
 from tracefx.core.primitive import Primitive
 from tracefx.ops import arithmetic, bitwise, comparison, magnitude, pairs, powers, rounding, special, transcendental
@@ -28,6 +29,7 @@ from tracefx.ops.representation import BitcastConvertType, Clz, PopulationCount,
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul
 from tracefx.ops.selection import Clamp, SelectN, StopGradient
 from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.sharding import ShardingConstraint
 from tracefx.ops.windows import GatherScatterMode
 
 BITS: Final = np.array([0b1100, 0b1010, -1], np.int32), np.array([0b0110, -2, 3], np.int32)
@@ -185,4 +187,6 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     along(ReduceScatter(0, ("i",), 2, True), (grid(2, 4),)),
     along(PPermute(("i",), ((0, 1), (1, 0)), 2), (grid(2, 3),)),
     along(AllToAll("i", 0, 0, False, 2), (grid(2, 2, 3),)),
+    # devices
+    of(ShardingConstraint(NamedSharding(make_mesh((2, 2), ("x", "y")), P(None, "y"))), (grid(2, 4),), (grid(3, 2),)),
 )

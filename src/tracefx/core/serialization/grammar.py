@@ -60,6 +60,7 @@ class Tag(IntEnum):
     RECORD = 16
     MEMBER = 17
     TREE = 18
+    SHOWN = 19
 
 
 def packed_bits(dtype: DType) -> int:

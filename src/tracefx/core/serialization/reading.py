@@ -39,6 +39,7 @@ from tracefx.core.serialization.grammar import (
 )
 from tracefx.core.serialization.plain import read_plain
 from tracefx.core.serialization.trees import read_tree
+from tracefx.core.shown import Shown
 from tracefx.core.source import Place
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.wire import Bytes, Reader, unsealed
@@ -85,6 +86,7 @@ class _Decoder:
             Tag.OPERATION: lambda hint: self.operation(),
             Tag.RECORD: self.record,
             Tag.MEMBER: self.member,
+            Tag.SHOWN: self.shown,
             Tag.TREE: lambda hint: read_tree(reader),
         }
 
@@ -311,7 +313,23 @@ class _Decoder:
         kind = self.class_called(hint)
         if issubclass(kind, Enum):
             self.reader.fail(f"{kind.__name__} has members, not fields")
+        if issubclass(kind, Shown):
+            self.reader.fail(f"values of {kind.__name__} are not written as their fields")
         return self.construct(kind)
+
+    def shown(self, hint: object) -> Shown:
+        kind, reader = self.class_called(hint), self.reader
+        if not issubclass(kind, Shown):
+            reader.fail(f"values of {kind.__name__} are written as their fields")
+        places = tuple([self.value(kind.part) for _ in range(reader.count("parts"))])
+        named = {}
+        for _ in range(reader.count("named parts")):
+            name = reader.string("the name of a part")
+            named[name] = self.value(kind.part)
+        try:
+            return kind.of_parts(places, named)
+        except Exception as error:  # whatever the class's own checks raise
+            reader.fail(f"there is no such {kind.shown_as}: {error}", error)
 
     def member(self, hint: object) -> Enum:
         kind, name = self.class_called(hint), self.reader.string("a member's name")

@@ -37,6 +37,7 @@ from tracefx.core.serialization.grammar import (
 )
 from tracefx.core.serialization.plain import put_plain
 from tracefx.core.serialization.trees import put_tree
+from tracefx.core.shown import Shown, written_name
 from tracefx.core.source import Place, at
 from tracefx.core.tree_nodes import NODES
 from tracefx.core.values import ConcreteArray, Value
@@ -313,6 +314,11 @@ class _Encoder:
         elif kind is frozenset:
             assert isinstance(value, frozenset)
             self.elements(out, value, hint)
+        elif isinstance(value, Shown):
+            self.named(kind, hint)
+            out.append(Tag.SHOWN)
+            put_string(out, value.shown_as)
+            self.shown(out, value)
         elif is_named_tuple(kind) or (attrs.has(kind) and not callable(value)):
             self.named(kind, hint)
             out.append(Tag.RECORD)
@@ -322,6 +328,16 @@ class _Encoder:
             raise _Refused(f"it is the function {_function_name(value)}, and functions stay in their process")
         else:
             raise _Refused(f"it is {_shown(value)} of type {kind.__module__}.{kind.__qualname__}, which has no bytes")
+
+    def shown(self, out: bytearray, value: Shown) -> None:
+        places, named = value.shown_parts()
+        put_uint(out, len(places))
+        for v in places:
+            self.value(out, v, value.part)
+        put_uint(out, len(named))
+        for name, v in named.items():
+            put_string(out, name)
+            self.value(out, v, value.part)
 
     def elements(self, out: bytearray, values: frozenset[object], hint: object) -> None:
         """The elements in an order of their own, which is the same in every process."""
@@ -340,7 +356,7 @@ class _Encoder:
             self.value(out, v, hint)
 
     def named(self, kind: type, hint: object) -> None:
-        if self.classes.named(kind.__name__, hint) is not kind:
+        if self.classes.named(written_name(kind), hint) is not kind:
             raise _Refused(
                 f"it holds a {kind.__module__}.{kind.__qualname__}, which the field's annotation {hint} does not name, "
                 "so nobody could find the class again"

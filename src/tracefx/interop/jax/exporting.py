@@ -18,7 +18,7 @@ from tracefx.core.bounds import keep
 from tracefx.core.handler import Tracer
 from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
-from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_first_order
+from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.exporting_bridge import handed_over
 from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, room_for, settings_of_jax
 from tracefx.interop.jax.values import as_jax, type_from_jax
@@ -30,7 +30,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RULES: Final[Mapping[type[Any], Rule]] = MappingProxyType(
-    {**exporting_first_order.RULES, **exporting_control.RULES, **exporting_callbacks.RULES}
+    {
+        **exporting_first_order.RULES,
+        **exporting_control.RULES,
+        **exporting_callbacks.RULES,
+        **exporting_devices.RULES,
+    }
 )
 """The rules for the operations that are no primitives of the same name and parameters."""
 

@@ -1,0 +1,63 @@
+"""Rules for operations over the devices of a mesh."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh as JaxMesh
+from jax.sharding import NamedSharding as JaxNamedSharding
+from jax.sharding import PartitionSpec as JaxPartitionSpec
+
+from tracefx.control.shard_map import ShardMap
+from tracefx.core.meshes import UNCONSTRAINED, Mesh, PartitionSpec
+from tracefx.core.primitive import Primitive
+from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.ops.sharding import ShardingConstraint
+
+_Arrays = Sequence[jax.Array]
+
+
+def mesh_to_jax(mesh: Mesh) -> JaxMesh:
+    """The mesh of the devices with these numbers."""
+    there = {device.id: device for device in jax.devices()}
+    devices = np.empty(mesh.size, object)
+    devices[:] = [there[device.id] for device in mesh.flat]
+    return JaxMesh(devices.reshape(mesh.axis_sizes), mesh.axis_names)
+
+
+def spec_to_jax(spec: PartitionSpec) -> JaxPartitionSpec:
+    return JaxPartitionSpec(*[JaxPartitionSpec.UNCONSTRAINED if part is UNCONSTRAINED else part for part in spec])
+
+
+def _shard_map(export: Export, prim: ShardMap, args: _Arrays) -> _Arrays:
+    def parts(*operands: jax.Array) -> list[jax.Array]:
+        return list(export.run(prim.jaxpr, operands))
+
+    mapped = jax.shard_map(
+        parts,
+        mesh=mesh_to_jax(prim.mesh),
+        in_specs=tuple(map(spec_to_jax, prim.in_specs)),
+        out_specs=list(map(spec_to_jax, prim.out_specs)),
+        axis_names=set(prim.axis_names),
+        check_vma=False,  # it was when the program was made
+    )
+    return list(mapped(*args))
+
+
+def _sharding_constraint(export: Export, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
+    sharding = JaxNamedSharding(mesh_to_jax(prim.sharding.mesh), spec_to_jax(prim.sharding.spec))
+    return [lax.with_sharding_constraint(x, sharding) for x in args]
+
+
+RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+    {ShardMap: _shard_map, ShardingConstraint: _sharding_constraint}
+)
+"""By the classes of operations."""
