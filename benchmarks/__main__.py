@@ -19,6 +19,7 @@ from benchmarks import (
     jet,
     laplacian,
     loops,
+    sharding,
     sparsity,
     tracing,
     training,
@@ -28,7 +29,7 @@ from benchmarks.report import as_json, machine, table
 
 _MODULES: Final = (
     *(eager, eager_numpy, tracing, dispatch, training, compiled, breadth),
-    *(loops, jet, laplacian, sparsity, disk, imports),
+    *(loops, jet, laplacian, sparsity, disk, imports, sharding),
 )
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {module.GROUP: module.subjects for module in _MODULES}
 
@@ -40,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     figures = []
-    groups = options.only or list(GROUPS)
+    groups = options.only or [group for group in GROUPS if group != sharding.GROUP]
+    if groups == [sharding.GROUP]:
+        sharding.set_devices()
     for group in groups:
         for subject in GROUPS[group]():
             print(f"{subject.name} ...", file=sys.stderr, flush=True)
