@@ -221,7 +221,7 @@ WRONG: Final = [
     (op("nothing"), "no operation is called 'nothing'"),
     (op("scale"), "Scale needs factor"),
     (op("scale", fact=INT), "Scale has no field 'fact'; it has factor"),
-    (op("scale", factor=b"\x13"), "no sort of values has the number 19"),
+    (op("scale", factor=b"\x14"), "no sort of values has the number 20"),
     (op("scale", factor=DEEP), "values stand more than 100 deep in each other"),
     (op("scale", factor=(b"\x0f" + op("scale")[1:-1] + b"\1" + string("factor")) * 5000), "values stand more than 100"),
     (op("scale", factor=bytes([Tag.TUPLE]) + HUGE), f"{2**60} values can't stand in the"),

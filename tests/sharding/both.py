@@ -42,7 +42,7 @@ class Library:
     def mesh(self) -> Any:
         return self.mesh_of((4, 2), ("x", "y"))
 
-    def over(self, f: Callable[..., Any], in_specs: Any, out_specs: Any, **options: Any) -> Any:
+    def over(self, f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:
         """`shard_map` over 4 x 2 devices."""
         return self.m.shard_map(f, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, **options)
 

@@ -161,7 +161,7 @@ def test_two_axes_at_once_are_as_one() -> None:
     # Of two mapped axes each takes its turn; JAX does so on devices only.
     x = np.arange(64, dtype=np.float32).reshape(4, 2, 8)
 
-    def f(x: fx.Array) -> tuple[fx.Array, ...]:
+    def f(x: Any) -> tuple[Any, ...]:
         names = ("x", "y")
         return (
             lax.psum(x, names),

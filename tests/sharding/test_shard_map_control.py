@@ -147,7 +147,7 @@ def custom_vjp_undifferentiated(lib: Library) -> Any:
 def custom_vjp_around(lib: Library) -> Any:
     f = lib.over(lambda x: lib.lax.psum(lib.np.sin(x), "x"), lib.P("x"), lib.P())
 
-    @lib.m.custom_vjp
+    @lib.m.custom_vjp  # type: ignore[untyped-decorator]  # either library's
     def h(x: Any) -> Any:
         return f(x)
 
@@ -156,7 +156,7 @@ def custom_vjp_around(lib: Library) -> Any:
 
 
 def custom_jvp_inside(lib: Library) -> Any:
-    @lib.m.custom_jvp
+    @lib.m.custom_jvp  # type: ignore[untyped-decorator]  # either library's
     def h(x: Any) -> Any:
         return lib.np.sin(x)
 

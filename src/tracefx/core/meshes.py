@@ -112,10 +112,13 @@ class Mesh(Shown):
         sizes = [size for size in named.values() if type(size) is int and size >= 0]
         if len(sizes) != len(named):
             raise ValueError(f"the axes of a mesh have sizes, not {dict(named)}")
-        ids: object = values[0] if values else tuple(range(prod(sizes)))
-        if len(values) > 1 or not isinstance(ids, tuple) or len(ids) != prod(sizes):
-            raise ValueError(f"a mesh of {prod(sizes)} devices can't be made of {values}")
         there = {device.id: device for device in BACKEND.value.devices(BACKEND.value.platform)}
+        count = prod(sizes)
+        if count > len(there):
+            raise ValueError(f"the mesh is of {count} devices, but there are {len(there)}")
+        ids: object = values[0] if values else tuple(range(count))
+        if len(values) > 1 or not isinstance(ids, tuple) or len(ids) != count:
+            raise ValueError(f"a mesh of {count} devices can't be made of {values}")
         missing = [i for i in ids if i not in there]
         if missing:
             raise ValueError(f"the mesh is of devices that aren't here: {missing}; here are {len(there)}")

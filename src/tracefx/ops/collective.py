@@ -180,7 +180,7 @@ class OfGroups(ShownAsJax):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        fields = attrs.fields(type(self))  # type: ignore[arg-type,misc]  # each such operation is made by attrs
+        fields = attrs.fields(type(self))  # type: ignore[arg-type]  # each such operation is made by attrs
         shown = {f.name: getattr(self, f.name) for f in fields if f.metadata.get("jax") is not False}
         return {"axis_index_groups": None, **shown}
 
