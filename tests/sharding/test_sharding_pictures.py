@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+import tracefx.numpy as fnp
 from tests.sharding.both import OURS
 from tests.sharding.test_meshes import on
 
@@ -97,10 +98,25 @@ def test_terminals_show_colours(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert "\x1b[" in capsys.readouterr().out
     fx.debug.visualize_sharding((8,), on(OURS, "y"), use_color=False)
     assert "\x1b[" not in capsys.readouterr().out
+    fx.debug.visualize_sharding((8,), on(OURS, "y"), color_map=lambda part: (part, part, part, 1.0))
+    out = capsys.readouterr().out
+    assert "\x1b[48;2;0;0;0m\x1b[97m" in out
+    assert "\x1b[48;2;255;255;255m\x1b[30m" in out
+
+
+def test_larger_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    fx.debug.visualize_array_sharding(fx.device_put(np.zeros(8), on(OURS, "y")), scale=3, min_width=5)
+    assert capsys.readouterr().out.splitlines() == [
+        "+---------------+---------------+",
+        "|               |               |",
+        "|  CPU 0,2,4,6  |  CPU 1,3,5,7  |",
+        "|               |               |",
+        "+---------------+---------------+",
+    ]
 
 
 def test_what_has_no_picture() -> None:
     with pytest.raises(ValueError, match="can't be cut into 4 equal pieces"):
         fx.debug.visualize_sharding((6,), on(OURS, "x"))
     with pytest.raises(TypeError, match="takes an array with numbers, got .*output_shardings"):
-        fx.jit(fx.debug.visualize_array_sharding)(1.0)
+        fx.jit(fx.debug.visualize_array_sharding)(fnp.ones(2))

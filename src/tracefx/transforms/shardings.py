@@ -94,8 +94,8 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     >>> @jit
     ... def f(x):
     ...     return with_sharding_constraint(x * 2.0, NamedSharding(make_mesh((1,), ("data",)), P("data")))
-    >>> f(np.ones(4, np.float32)).sharding.spec
-    P('data')
+    >>> f(np.ones(4, np.float32)).sharding.mesh
+    Mesh(data=1)
     """
     values, tree = flatten_values(x, "with_sharding_constraint: x")
     outs: list[Array] = []

@@ -108,12 +108,12 @@ def moved(jaxpr: Jaxpr, placing: Placing) -> frozenset[int]:
     return frozenset(found)
 
 
-def mesh_of(placing: Placing, jaxpr: Jaxpr) -> Mesh:
-    """The mesh by whose axes one says how results lie."""
+def mesh_of(placing: Placing, jaxpr: Jaxpr) -> Mesh | None:
+    """The mesh by whose axes one says how results lie, if there is one."""
     for sharding in (*placing.inputs, *placing.outputs):
         if isinstance(sharding, NamedSharding):
             return sharding.mesh
-    return next(iter(meshes_of(jaxpr)), Mesh(placing.devices, "devices"))
+    return next(iter(meshes_of(jaxpr)), None)
 
 
 # ------------------------------------------------------------------ the program
@@ -127,7 +127,7 @@ class SpreadProgram:
     executable: runtime.SpreadExecutable
     plan: Plan
     placing: Placing
-    mesh: Mesh
+    mesh: Mesh | None
     results: tuple[ShapedArray, ...] = field(init=False)
     _takes: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
     """How the parameters lie."""
@@ -174,8 +174,9 @@ class SpreadProgram:
         )
 
     def _named(self, tiling: Tiling, aval: ShapedArray) -> Sharding:
-        if len(tiling.devices) == 1:
-            return SingleDeviceSharding(tiling.devices[0])
+        if self.mesh is None:
+            (device,) = tiling.devices
+            return SingleDeviceSharding(device)
         return named(Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places), self.mesh)
 
     @_direct.default
@@ -236,7 +237,7 @@ class SpreadProgram:
     def _whole(self, ndim: int) -> Sharding:
         """The sharding of an array of which every device has all."""
         devices = self.placing.devices
-        if len(devices) == 1:
+        if self.mesh is None:
             return SingleDeviceSharding(devices[0])
         return named(Tiling(devices, (1,) * ndim, (0,) * len(devices)), self.mesh)
 
@@ -304,7 +305,12 @@ def widened(tiling: Tiling, ndim: int) -> Tiling:
 
 
 def compile_spread(
-    lowered: Lowered, plan: Plan, placing: Placing, name: str, options: Mapping[str, runtime.CompilerOption], mesh: Mesh
+    lowered: Lowered,
+    plan: Plan,
+    placing: Placing,
+    name: str,
+    options: Mapping[str, runtime.CompilerOption],
+    mesh: Mesh | None,
 ) -> SpreadProgram:
     """Compile a program for the devices it is placed on."""
     free = (
