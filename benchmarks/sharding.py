@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 import jax.numpy as jnp
@@ -65,16 +65,16 @@ def _by_hand(lib: Any, np_: Any, mesh: Any, spec: Any) -> Any:
 def subjects() -> Iterator[Subject]:
     if len(fx.devices()) < DEVICES or len(jax.devices()) < DEVICES:
         raise RuntimeError(f"the group {GROUP} needs {DEVICES} devices: run it alone, by --only {GROUP}")
-    mesh = fx.make_mesh((4, 2), ("data", "model"))
-    theirs = jax.sharding.Mesh(np.array(jax.devices()[:DEVICES]).reshape(4, 2), ("data", "model"))
+    mesh, peer = fx.make_mesh((4, 2), ("data", "model")), cast(Any, jax)
+    theirs = peer.sharding.Mesh(np.array(jax.devices()[:DEVICES]).reshape(4, 2), ("data", "model"))
     x = np.ones((512, 256), np.float32)
     places: Mapping[str, tuple[Any, Any]] = {
-        name: (fx.NamedSharding(mesh, fx.P(*axes)), jax.NamedSharding(theirs, jax.P(*axes)))
+        name: (fx.NamedSharding(mesh, fx.P(*axes)), peer.NamedSharding(theirs, peer.P(*axes)))
         for name, axes in {"rows": ("data",), "columns": (None, "model"), "both": ("data", "model")}.items()
     }
 
     small = np.ones((8, 8), np.float32)
-    a, b = [put(small, place) for put, place in zip((fx.device_put, jax.device_put), places["both"], strict=True)]
+    a, b = fx.device_put(small, places["both"][0]), peer.device_put(small, places["both"][1])
     ours, jaxs = fx.jit(lambda x: x + 1.0), jax.jit(lambda x: x + 1.0)
     yield Subject(
         GROUP, "call of a small program", lambda: ours(a).block_until_ready(), lambda: jaxs(b).block_until_ready(), 1.2
@@ -93,7 +93,7 @@ def subjects() -> Iterator[Subject]:
         GROUP,
         "training step, data and tensors in parallel, compiled",
         lambda: fx.block_until_ready(step(*args[0])),
-        lambda: jax.block_until_ready(jax_step(*args[1])),
+        lambda: peer.block_until_ready(jax_step(*args[1])),
         1.05,
     )
 
