@@ -73,6 +73,17 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.log_compiles": "`jit(f).trace(x).lower().compile()` says when",
         "jax.explain_cache_misses": "the same",
         "jax.ensure_compile_time_eval": "`with tracefx.handling(tracefx.extend.ROOT)`",
+        "jax.Shard": "`tracefx.sharding.Shard`",
+        "jax.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
+        "jax.smap": "`tracefx.shard_map` with `axis_names`",
+        "jax.default_device": "`tracefx.device_put`: what is computed of arrays is computed where they were put",
+        "jax.copy_to_host_async": "`tracefx.device_get`",
+        "jax.memory": "arrays lie in the one memory that a device has",
+        **dict.fromkeys(
+            ("jax.auto_pcast", "jax.lax.pcast", "jax.remove_size_one_mesh_axis_from_type"),
+            "`tracefx.shard_map` sees by itself what differs between devices",
+        ),
+        **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
         "jax.ad": "`tracefx.custom_derivatives`",
         "jax.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
         "jax.Device": "`tracefx.core.backend.Device`",
@@ -88,7 +99,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What is done in another way here, in words of the page."""
 
-_MESHES: Final = "sharding over several devices is to come"
+_MESHES: Final = "programs over several processes are to come"
 _MACHINERY: Final = "a setting of JAX's own machinery"
 _REFERENCES: Final = "arrays never change: no references to them"
 _TOKENS: Final = "ordered effects carry their tokens themselves"
@@ -98,39 +109,14 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             [
                 f"jax.{name}"
                 for name in (
-                    "NamedSharding",
-                    "P",
-                    "Shard",
-                    "auto_pcast",
-                    "make_array_from_callback",
-                    "make_array_from_process_local_data",
-                    "make_array_from_single_device_arrays",
-                    "make_mesh",
-                    "pmap",
                     "process_count",
                     "process_index",
                     "process_indices",
                     "host_count",
                     "host_id",
                     "host_ids",
-                    "remove_size_one_mesh_axis_from_type",
-                    "reshard",
-                    "set_mesh",
-                    "shard_map",
-                    "smap",
-                    "default_device",
-                    "copy_to_host_async",
-                    "lax.pbroadcast",
-                    "lax.pcast",
-                    "lax.precv",
-                    "lax.psend",
-                    "lax.pshuffle",
-                    "lax.pswapaxes",
                     "lax.ragged_all_to_all",
                     "lax.ragged_all_to_all_p",
-                    "lax.sharding_constraint_p",
-                    "lax.with_sharding_constraint",
-                    "memory",
                 )
             ],
             _MESHES,
