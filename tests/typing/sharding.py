@@ -1,0 +1,68 @@
+"""What type checkers make of arrays over devices. mypy and pyright read this; the functions are never called.
+
+An `ignore` that is not needed is an error in both, so a wrong call that stops being one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_type
+
+import numpy as np
+
+import tracefx as fx
+from tracefx import Array, Mesh, NamedSharding, P
+from tracefx.core.backend import Device
+from tracefx.core.shardings import Index, Shard, Sharding
+from tracefx.core.traffic import Collective
+from tracefx.sharding import SingleDeviceSharding
+
+Params = dict[str, Array]
+
+
+def double(x: Array) -> Array:
+    return x * 2
+
+
+def meshes(devices: list[Device]) -> None:
+    mesh = fx.make_mesh((4, 2), ("x", "y"))
+    assert_type(mesh, Mesh)
+    assert_type(mesh.shape, Mapping[str, int])
+    assert_type(Mesh(devices, "x").size, int)
+    with fx.set_mesh(mesh) as used:
+        assert_type(used, Mesh)
+    fx.make_mesh(4, ("x",))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fx.set_mesh("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def shardings(mesh: Mesh) -> None:
+    sharding = NamedSharding(mesh, P("x", None))
+    assert_type(sharding.spec, P)
+    assert_type(sharding.shard_shape((8, 4)), tuple[int, ...])
+    assert_type(sharding.devices_indices_map((8, 4)), Mapping[Device, Index])
+    assert_type(sharding.is_equivalent_to(SingleDeviceSharding(fx.devices()[0]), 2), bool)
+    NamedSharding(P("x"), mesh)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def arrays(sharding: Sharding, x: Array) -> None:
+    assert_type(fx.device_put(x, sharding), Array)
+    assert_type(fx.device_put(np.ones(3), fx.devices()[0]), Array)
+    assert_type(fx.device_put(3.0), Array)
+    assert_type(x.sharding, Sharding)
+    assert_type(x.addressable_shards, Sequence[Shard])
+    assert_type(x.addressable_data(0), Array)
+    assert_type(x.is_fully_replicated, bool)
+    assert_type(x.is_deleted(), bool)
+    assert_type(fx.make_array_from_callback((8,), sharding, lambda index: np.ones(8)[index]), Array)
+    fx.make_array_from_callback((8,), sharding, np.ones(8))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fx.debug.visualize_array_sharding(x, scale=2.0)
+    fx.debug.visualize_array_sharding(x, size=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def programs(sharding: Sharding, x: Array, params: Params) -> None:
+    assert_type(fx.jit(double, in_shardings=sharding, out_shardings=P("x"))(x), Array)
+    compiled = fx.jit(double).lower(x).compile()
+    assert_type(compiled.collectives(), tuple[Collective, ...])
+    assert_type([c.sent for c in compiled.collectives()], list[int])
+    assert_type(fx.lax.with_sharding_constraint(x, sharding), Array)
+    assert_type(fx.lax.with_sharding_constraint(params, {"w": sharding}), Params)
