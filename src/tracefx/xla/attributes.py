@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, CompositeAttr, Dims, Layouts, Text
 from tracefx.xla import runtime
 
@@ -43,6 +44,32 @@ def layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:
         "result_layouts": runtime.attribute(f"[{', '.join(map(of, layouts.results))}]"),
         "output_operand_aliases": runtime.attribute(f"[{', '.join(aliases)}]"),
     }
+
+
+def batch_attributes(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> dict[str, runtime.Attribute]:
+    """What says of a kernel on the matrices of a batch that devices can take a part of the batch each."""
+    count = max([aval.ndim for aval in operands]) - 2
+    batch = operands[0].shape[: max(count, 0)]
+    if not batch or any(aval.shape[:count] != batch for aval in (*operands, *outs)):
+        return {}
+    sizes = list(batch)
+
+    def own(aval: ShapedArray) -> str:
+        first = len(sizes)
+        sizes.extend(aval.shape[count:])
+        return f"[{', '.join([_factor(i) for i in (*range(count), *range(first, len(sizes)))])}]"
+
+    takes, gives = ", ".join(list(map(own, operands))), ", ".join(list(map(own, outs)))
+    factors = ", ".join([f"{_factor(i)}={n}" for i, n in enumerate(sizes)])
+    return {
+        "mhlo.frontend_attributes": runtime.dict_attr({"num_batch_dims": runtime.string_attr(str(count))}),
+        "sdy.sharding_rule": runtime.attribute(f"#sdy.op_sharding_rule<({takes})->({gives}) {{{factors}}}, custom>"),
+    }
+
+
+def _factor(i: int) -> str:
+    """Shardy's names of factors: i to z, then z_1 and on."""
+    return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
 
 
 def composite_attribute(value: CompositeAttr) -> runtime.Attribute:

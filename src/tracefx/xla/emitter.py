@@ -27,7 +27,7 @@ from tracefx.core.source import ORIGIN, Source
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
-from tracefx.xla.attributes import attribute, call_of, composite_attribute, layout_attributes
+from tracefx.xla.attributes import attribute, batch_attributes, call_of, composite_attribute, layout_attributes
 
 
 @final
@@ -474,6 +474,8 @@ class Emitter:
         attributes = call_of(target, config or {}, has_side_effect)
         if layouts is not None:
             attributes |= layout_attributes(layouts)
+            if len(self.devices) > 1:
+                attributes |= batch_attributes([x.aval for x in operands], outs)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def host_call(

@@ -48,7 +48,10 @@ from tracefx.xla.runtime.bindings import (
 from tracefx.xla.runtime.building import spec_of
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
 
-_lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped
+_lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped, as is the next
+_cut_along_batches: Final[Callable[[str], None]] = importlib.import_module(
+    "jaxlib._jax"
+).register_custom_call_as_batch_partitionable
 
 
 @frozen
@@ -411,6 +414,7 @@ def prepare_kernels() -> None:
     with starting:
         for target, (kernel, version) in _kernels().items():
             register_custom_call_target(target, kernel, "cpu", version)
+            _cut_along_batches(target)
         _lapack._lapack.initialize()
 
 
