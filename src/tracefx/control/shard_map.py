@@ -8,12 +8,14 @@ from typing import TypeVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.control.all_at_once import all_at_once
 from tracefx.control.call import Application
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import Effects, NamedAxis, OverMesh
+from tracefx.core.effects import Effects, NamedAxis, OverMesh, any_ordered
 from tracefx.core.entering import Collected, Entry, Form, Taking, flat
+from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.meshes import Mesh, Part, PartitionSpec, names_in
@@ -275,12 +277,13 @@ class ShardMap(Application, ShownAsJax):
     def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
         forms = [entry.form(a) for a in args]
         inputs = [self._part_of(form, spec) for form, spec in zip(forms, self.in_specs, strict=True)]
-        inside = entry.enter(self.jaxpr, inputs, self.label)
-        if inside.state is not None:
-            raise TypeError(
-                f"{self.label} runs on {self.mesh.size} devices apart, so a handler around it can't carry a state "
-                "through it: put the handler inside, on the function that shard_map takes"
-            )
+        try:
+            inside = entry.enter(self.jaxpr, inputs, self.label)
+        except MissingRuleError:  # of a handler that knows no collectives
+            return self._at_once(entry, args)
+        ordered = any_ordered(inside.jaxpr.effects) and not any_ordered(self.jaxpr.effects)
+        if inside.state is not None or ordered:  # which go from one operation to the next, not from device to device
+            return self._at_once(entry, args)
         in_specs = [spec for form, spec in zip(forms, self.in_specs, strict=True) for _ in form.avals]
         outs = [spec for form, spec in zip(inside.outs, self.out_specs, strict=True) for _ in form.avals]
         found = [a for c in inside.collected for a in c.form.avals]
@@ -291,6 +294,14 @@ class ShardMap(Application, ShownAsJax):
         values = taking.values([self._whole_of(f, s) for f, s in zip(inside.outs, self.out_specs, strict=True)])
         taking.collect([Collected(c.name, self._gathered(c.form)) for c in inside.collected])
         return values
+
+    def all_at_once(self, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, Consts]:
+        """The program of the whole arrays that does what all devices do, and what it takes before them."""
+        return all_at_once(self.jaxpr, self.mesh, self.in_specs, self.out_specs, self.axis_names, avals)
+
+    def _at_once(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+        whole, consts = self.all_at_once(list(map(self.joined, self.jaxpr.in_avals, self.in_specs)))
+        return entry.run(whole, [*consts, *args])
 
     def _part_of(self, form: Form, spec: PartitionSpec) -> Form:
         return evolve(form, avals=tuple([self.part(a, spec, "an operand") for a in form.avals]))

@@ -11,6 +11,7 @@ from tracefx.control.call import Application
 from tracefx.control.cond import Cond
 from tracefx.control.ruled import RuledProgram
 from tracefx.control.scan import Scan
+from tracefx.control.shard_map import ShardMap
 from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
@@ -53,6 +54,9 @@ class Walk:
 
     def _apply(self, eqn: Eqn, args: Sequence[Dependence]) -> Sequence[Dependence]:
         prim, avals = eqn.prim, [out.aval for out in eqn.outs]
+        if isinstance(prim, ShardMap):
+            whole, consts = prim.all_at_once([a.aval for a in args])
+            return self.run(whole, [*map(of_constant, consts), *args])
         if isinstance(prim, Application):
             return self.run(prim.body, args)
         if isinstance(prim, RuledProgram):
