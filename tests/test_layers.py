@@ -36,6 +36,7 @@ ORDER = (
     "scipy",
     "debug",
     "sharding",
+    "distributed",
     "custom_derivatives",
     "custom_batching",
     "extend",

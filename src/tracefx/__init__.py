@@ -55,6 +55,9 @@ from tracefx.transforms.devices import device_put as device_put
 from tracefx.transforms.devices import devices as devices
 from tracefx.transforms.devices import local_device_count as local_device_count
 from tracefx.transforms.devices import local_devices as local_devices
+from tracefx.transforms.devices import process_count as process_count
+from tracefx.transforms.devices import process_index as process_index
+from tracefx.transforms.devices import process_indices as process_indices
 from tracefx.transforms.differentiation import Jvp as Jvp
 from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
@@ -103,6 +106,7 @@ P = PartitionSpec
 typeof = _get_aval
 
 if _TYPE_CHECKING:
+    from tracefx import distributed as distributed
     from tracefx import dtypes as dtypes
     from tracefx import extend as extend
     from tracefx import flatten_util as flatten_util
@@ -147,6 +151,7 @@ _LATE: _Final = _MappingProxyType(
     {
         "Exported": "tracefx.transforms.exporting",
         "derivatives": "tracefx.handlers",
+        "distributed": "",
         "dtypes": "",
         "export": "tracefx.transforms.exporting",
         "extend": "",

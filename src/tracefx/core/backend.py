@@ -164,7 +164,11 @@ class Backend(Protocol):
         ...
 
     def devices(self, platform: str) -> list[Device]:
-        """The devices of a platform; `ValueError` for one that isn't there."""
+        """The devices of a platform, in all processes; `ValueError` for one that isn't there."""
+        ...
+
+    def local_devices(self, platform: str) -> list[Device]:
+        """Those of this process. What nobody put anywhere runs on the first of them."""
         ...
 
     def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:

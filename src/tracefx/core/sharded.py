@@ -53,7 +53,8 @@ class ShardedArray(ConcreteArray):
             if not self.placed.is_fully_addressable and not self.placed.is_fully_replicated:
                 raise RuntimeError(
                     f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
-                    "x.addressable_shards, or give it the sharding P() first, by which every process has all of it"
+                    "x.addressable_shards, or move it first with device_put(x, NamedSharding(mesh, P())) in all "
+                    "processes, by which each has all of it"
                 )
             host = self.host = self._joined()
         return host
@@ -69,6 +70,18 @@ class ShardedArray(ConcreteArray):
             whole[index] = tile
         whole.flags.writeable = False
         return keys_of(whole, self.aval.dtype)
+
+    @override
+    def __repr__(self) -> str:
+        if self.placed.is_fully_addressable or self.placed.is_fully_replicated:
+            return super().__repr__()
+        return f"Array(shape={self.aval.shape}, dtype={self.aval.dtype}, sharding={self.placed})"
+
+    @override
+    def __str__(self) -> str:
+        if self.placed.is_fully_addressable or self.placed.is_fully_replicated:
+            return super().__str__()
+        return repr(self)
 
     @override
     def adopt(self, buffer: Buffer) -> None:

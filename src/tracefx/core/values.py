@@ -69,7 +69,7 @@ class ConcreteArray(Array):
     def device(self) -> Device:
         """Where the numbers are; for those in host memory, where programs will take them."""
         backend = BACKEND.value
-        return backend.devices("cpu")[0] if self.buffer is None else backend.device_of(self.buffer)
+        return backend.local_devices("cpu")[0] if self.buffer is None else backend.device_of(self.buffer)
 
     @property
     @override

@@ -44,11 +44,11 @@ class __array_namespace_info__:
 
     def default_device(self) -> Device:
         """The device of arrays of which nothing else is said."""
-        return BACKEND.value.devices(BACKEND.value.platform)[0]
+        return BACKEND.value.local_devices(BACKEND.value.platform)[0]
 
     def devices(self) -> list[Device | None]:
         """What may be passed as `device`."""
-        return [None, *BACKEND.value.devices(BACKEND.value.platform)]
+        return [None, *BACKEND.value.local_devices(BACKEND.value.platform)]
 
     def default_dtypes(self, *, device: Device | None = None) -> dict[str, DType]:
         """The dtypes of arrays of which nothing else is said."""

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def devices(backend: str = "cpu") -> list[Device]:
-    """The devices programs can run on.
+    """The devices programs can run on: of all processes, if several work together.
 
     >>> devices()[0].platform
     'cpu'
@@ -28,13 +28,18 @@ def devices(backend: str = "cpu") -> list[Device]:
     return BACKEND.value.devices(backend)
 
 
-def local_devices(backend: str = "cpu") -> list[Device]:
-    """The devices of this process, which are all that there are.
+def local_devices(process_index: int | None = None, backend: str = "cpu") -> list[Device]:
+    """The devices of this process, or of another. ValueError if there is no such process.
 
     >>> local_devices() == devices()
     True
     """
-    return devices(backend)
+    if process_index is None:
+        return BACKEND.value.local_devices(backend)
+    found = [device for device in devices(backend) if device.process_index == process_index]
+    if not found:
+        raise ValueError(f"local_devices: there is no process {process_index!r}, but {process_count(backend)} of them")
+    return found
 
 
 def device_count(backend: str = "cpu") -> int:
@@ -52,7 +57,34 @@ def local_device_count(backend: str = "cpu") -> int:
     >>> local_device_count() == device_count()
     True
     """
-    return device_count(backend)
+    return len(local_devices(backend=backend))
+
+
+def process_index(backend: str = "cpu") -> int:
+    """Which of the processes that work together this one is; 0 if it is alone.
+
+    >>> process_index()
+    0
+    """
+    return local_devices(backend=backend)[0].process_index
+
+
+def process_indices(backend: str = "cpu") -> list[int]:
+    """The numbers of the processes that work together.
+
+    >>> process_indices()
+    [0]
+    """
+    return sorted({device.process_index for device in devices(backend)})
+
+
+def process_count(backend: str = "cpu") -> int:
+    """How many processes work together.
+
+    >>> process_count()
+    1
+    """
+    return len(process_indices(backend))
 
 
 def default_backend() -> str:
@@ -99,7 +131,7 @@ def _put(x: Array, to: object) -> Array:
     if not isinstance(x, ConcreteArray) or (to is None and isinstance(x, ShardedArray)):
         return x
     backend = BACKEND.value
-    first = backend.devices(backend.platform)[0]
+    first = backend.local_devices(backend.platform)[0]
     device = first if to is None else cast(Device, to)
     if device is not first:
         return placed(x, SingleDeviceSharding(device), "device_put: the array")

@@ -416,6 +416,9 @@ class XlaBackend:
         return runtime.client().process_index()
 
     def devices(self, platform: str) -> list[Device]:
+        return list(runtime.all_devices(platform))
+
+    def local_devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
 
     def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:

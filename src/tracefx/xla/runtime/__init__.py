@@ -35,6 +35,7 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     InvalidModuleError,
     LoadError,
+    all_devices,
     client,
     devices,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "Client",
     "Device",
     "client",
+    "all_devices",
     "devices",
     # buffers
     "ArraySpec",

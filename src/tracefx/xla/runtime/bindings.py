@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 import ml_dtypes
 import numpy as np
+from attrs import define, field, frozen
 from typing_extensions import override
 
 from tracefx.core.tree_nodes import QUIET_LOG
@@ -268,15 +270,108 @@ JAXLIB_VERSION: Final[str] = importlib.import_module("jaxlib.version").__version
 starting: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
 
 
+class Link(Protocol):
+    """The connection of a process to those it works with, by their coordinator."""
+
+    def connect(self) -> None: ...
+    def shutdown(self) -> None: ...
+    def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None: ...
+    def key_value_set_bytes(self, key: str, value: bytes) -> None: ...
+    def key_value_delete(self, key: str) -> None: ...
+    def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes: ...
+
+
+class Coordinator(Protocol):
+    """What the first of the processes runs for all of them."""
+
+    def shutdown(self) -> None: ...
+
+
+class _LinkMaker(Protocol):
+    def __call__(
+        self,
+        address: str,
+        node_id: int,
+        *,
+        init_timeout: int,
+        shutdown_timeout: int,
+        heartbeat_timeout: int,
+        shutdown_on_destruction: bool,
+        use_compression: bool,
+    ) -> Link: ...
+
+
+class _CoordinatorMaker(Protocol):
+    def __call__(
+        self,
+        address: str,
+        num_nodes: int,
+        *,
+        heartbeat_timeout: int,
+        cluster_register_timeout: int,
+        shutdown_timeout: int,
+    ) -> Coordinator: ...
+
+
+new_link: Final[_LinkMaker] = _jax.get_distributed_runtime_client
+new_coordinator: Final[_CoordinatorMaker] = _jax.get_distributed_runtime_service
+
+
+@final
+@frozen
+class Place:
+    """This process among several that work together."""
+
+    link: Link
+    coordinator: Coordinator | None
+    """In the first process, which runs it for all."""
+    index: int
+    count: int
+    host: str
+    """The address of this machine at which the other processes reach it."""
+    local_devices: int | None
+    """How many devices the host pretends to have; None for what `XLA_FLAGS` says."""
+    turns: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
+    """Counts the occasions on which the processes meet."""
+
+
+@final
+@define(eq=False)
+class Starting:
+    """What the client will be started with, and whether it was. As there is one client in a process, there is one."""
+
+    place: Place | None = None
+    started: bool = False
+
+
+STARTING: Final = Starting()
+
+
 @functools.cache
 def _start_cpu_client() -> Client:
-    return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
+    STARTING.started = True
+    place = STARTING.place
+    if place is None:
+        return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
+    between = _jax.make_gloo_tcp_collectives(distributed_client=place.link, hostname=place.host)
+    return cast(
+        Client,
+        _jax.get_tfrt_cpu_client(
+            asynchronous=True,
+            distributed_client=place.link,
+            node_id=place.index,
+            num_nodes=place.count,
+            collectives=between,
+            num_devices=place.local_devices,
+        ),
+    )
 
 
 def client(platform: str = "cpu") -> Client:
     """The PJRT client of a platform, started at the first call.
 
     The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` said at that moment, else 1.
+    A process that joined others by then (`distributing.join`) knows their devices too.
 
     This function is the one seam for other platforms. GPUs and TPUs come as plug-ins that jax discovers and
     configures (`jax.extend.backend.get_backend(platform)` returns a client of this same type); a branch here would
@@ -299,6 +394,12 @@ def devices(platform: str = "cpu") -> tuple[Device, ...]:
     'cpu'
     """
     return tuple(client(platform).local_devices())
+
+
+@functools.cache
+def all_devices(platform: str = "cpu") -> tuple[Device, ...]:
+    """`devices`, and those of the processes that this one works with: in every process the same, in the same order."""
+    return tuple(sorted(client(platform).devices(), key=lambda device: (device.process_index, device.id)))
 
 
 BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {

@@ -57,6 +57,12 @@ class Spread(SpreadSharding):
         self.tiling = tiling
         self.listed = devices
         self.local = tuple([d for d in devices if d.process_index == mine])
+        if not self.local:
+            ids = ", ".join([str(device.id) for device in devices])
+            raise ValueError(
+                f"none of the devices {ids} is one of process {mine}, which can neither put arrays there nor run "
+                "programs there: let the processes that have them do so"
+            )
         self._hlo = _hlo_of(tiling)
         super().__init__(device_list(devices), self._hlo)
 
