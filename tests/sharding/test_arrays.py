@@ -221,6 +221,27 @@ def test_places_that_are_refused() -> None:
         fx.device_put(X, "cpu")
 
 
+def test_functions_that_make_arrays_take_places() -> None:
+    for where in (fx.devices()[3], on(OURS, "x"), on(OURS)):
+        made: tuple[Any, ...] = (
+            fnp.zeros(8, device=where),
+            fnp.full_like(put(OURS, "y"), 3.0, device=where),
+            fnp.arange(8, device=where),
+            fnp.asarray(X, device=where),
+            put(OURS, "y").to_device(where),
+            put(OURS, "y").astype("int32", device=where),
+        )
+        lies = where if where is not fx.devices()[3] else SingleDeviceSharding(where)
+        for x in made:
+            assert x.sharding == lies
+            assert (x + 1).sharding == lies
+    back = put(OURS, "x").to_device(fx.devices()[0])
+    assert back.devices() == {fx.devices()[0]}
+    np.testing.assert_array_equal(back, X)
+    f = fx.jit(lambda x: x + fnp.ones(8, device=on(OURS, "x")))
+    np.testing.assert_array_equal(f(X), X + 1)
+
+
 def test_traced_arrays_are_constrained() -> None:
     f = fx.jit(lambda x: fx.device_put(x, on(OURS, "y")) * 2)
     assert f(X).sharding == on(OURS, "y")

@@ -333,6 +333,14 @@ def test_shards_give_their_memory_away() -> None:
         double(x)
 
 
+def test_an_array_is_given_away_once() -> None:
+    f = fx.jit(_named("f", lambda x, y: x + y), donate_argnums=0)
+    x = put(OURS, "x", x=X)
+    with pytest.raises(ValueError, match=r"f: the donated input 0, f32\[8,4\], is another input as well"):
+        f(x, x)
+    np.testing.assert_array_equal(f(x, put(OURS, "x", x=X)), X * 2)
+
+
 def test_the_callers_numbers_are_not_given_away() -> None:
     x, host = fnp.asarray(X), X.copy()
     double = fx.jit(lambda x: x * 2, donate_argnums=0, in_shardings=on(OURS, "x"))

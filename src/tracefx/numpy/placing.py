@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tracefx.core.array import Array
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import Device
+from tracefx.core.shardings import Sharding
 from tracefx.core.values import ConcreteArray
+from tracefx.transforms.devices import device_put
 
 
-def placed(x: Array, device: Device | None) -> Array:
-    """`x` on a device; where it is, if None. What is traced goes where its program runs.
+def placed(x: Array, device: Device | Sharding | None) -> Array:
+    """`x` on a device, or as a sharding says; where it is, if None. What is traced goes where its program runs.
 
     TypeError for what is no device.
     """
-    if device is None or not isinstance(x, ConcreteArray):
+    if device is None or not (isinstance(x, ConcreteArray) or isinstance(device, Sharding)):
         return x
-    if not hasattr(device, "platform"):
+    if not isinstance(device, Sharding) and not hasattr(device, "platform"):
         raise TypeError(f"device must be one of tracefx.devices() or None, got {device!r}")
-    if x.device is device:
-        return x
-    return ConcreteArray(x.aval, None, BACKEND.value.put(x.numpy(), device))
+    return device_put(x, device)

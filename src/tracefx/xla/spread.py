@@ -188,6 +188,8 @@ class SpreadProgram:
             x.buffer if type(x := args[i]) is ShardedArray and x.placed is as_is else self._buffer(k, x)
             for k, (i, as_is) in enumerate(self._as_is)
         ]
+        if self.plan.donated:
+            self._require_one_use(args, buffers)
         outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         for i in self.plan.donated:
             x = args[i]
@@ -199,6 +201,16 @@ class SpreadProgram:
             outs[k] = runtime.join_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
+
+    def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """An array that is given away can't be another argument, too: XLA would end the process."""
+        for place in self.plan.donated:
+            x = args[place]
+            if isinstance(x, ConcreteArray) and sum([buffer is x.buffer for buffer in buffers]) > 1:
+                raise ValueError(
+                    f"{self.executable.name}: the donated input {place}, {x.aval}, is another input as well, which "
+                    "would have no memory any more: pass a copy of it, or don't donate it"
+                )
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._takes[k]
