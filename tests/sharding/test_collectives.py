@@ -154,6 +154,64 @@ def test_random_keys_move() -> None:
         assert np.array_equal(last, words[[3] * 4])
 
 
+# ------------------------------------------------------------------ groups
+
+GROUPS: Final = [[0, 2], [3, 1]]
+IN_GROUPS: Final[dict[str, Collective]] = {
+    "psum": lambda lib, x: lib.psum(x, "i", axis_index_groups=GROUPS),
+    "psum of booleans": lambda lib, x: lib.psum(x > 0, "i", axis_index_groups=GROUPS),
+    "pmean": lambda lib, x: lib.pmean(x, "i", axis_index_groups=GROUPS),
+    "pmax": lambda lib, x: lib.pmax(x, "i", axis_index_groups=GROUPS),
+    "pmin": lambda lib, x: lib.pmin(x, "i", axis_index_groups=GROUPS),
+    "all_gather": lambda lib, x: lib.all_gather(x, "i", axis=1, axis_index_groups=GROUPS),
+    "all_gather tiled": lambda lib, x: lib.all_gather(x, "i", axis=1, axis_index_groups=GROUPS, tiled=True),
+    "psum_scatter": lambda lib, x: lib.psum_scatter(x[:2], "i", axis_index_groups=GROUPS),
+    "psum_scatter tiled": lambda lib, x: lib.psum_scatter(
+        x, "i", scatter_dimension=1, axis_index_groups=GROUPS, tiled=True
+    ),
+    "all_to_all": lambda lib, x: lib.all_to_all(x[:2], "i", 0, 1, axis_index_groups=GROUPS),
+    "all_to_all tiled": lambda lib, x: lib.all_to_all(x, "i", 1, 0, axis_index_groups=GROUPS, tiled=True),
+    "pswapaxes": lambda lib, x: lib.pswapaxes(x[:2], "i", 0, axis_index_groups=GROUPS),
+}
+
+
+@pytest.mark.parametrize("name", IN_GROUPS)
+def test_groups(name: str) -> None:
+    # JAX has no groups under vmap.
+    f, want = IN_GROUPS[name], by_pmap(JAX, lambda x: IN_GROUPS[name](JAX.lax, x))(X)
+    for way in (under_vmap, over_devices, by_pmap):
+        np.testing.assert_allclose(way(OURS, lambda x: f(lax, x))(X), np.asarray(want), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter tiled", "all_to_all"])
+def test_groups_are_transposed(name: str) -> None:
+    f = over_devices(OURS, lambda x: IN_GROUPS[name](lax, x))
+    out, pull = fx.vjp(f, X)
+    w = np.cos(np.arange(out.size, dtype=np.float32)).reshape(out.shape)
+    np.testing.assert_allclose(fnp.vdot(out, w), fnp.vdot(X, pull(w)[0]), rtol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([[0, 1], [2]], "must have each of 0 to 3 once"),
+        ([[0, 1], [1, 2]], "must have each of 0 to 3 once"),
+        ([[0, 1, 2], [3]], "must be of one size"),
+    ],
+)
+def test_refused_groups(groups: list[list[int]], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        under_vmap(OURS, lambda x: lax.psum(x, "i", axis_index_groups=groups))(X)
+
+
+def test_pcast() -> None:
+    agree(lambda lib: over_devices(lib, lambda x: lib.lax.pcast(lib.lax.psum(x, "i"), "i", to="varying"))(X))
+    with pytest.raises(ValueError, match="to must be 'varying'"):
+        under_vmap(OURS, lambda x: lax.pcast(x, "i", to="elsewhere"))(X)
+    with pytest.raises(NameError, match="pcast: unbound axis name 'k'"):
+        under_vmap(OURS, lambda x: lax.pcast(x, "k", to="varying"))(X)
+
+
 # ------------------------------------------------------------------ axes and errors
 
 

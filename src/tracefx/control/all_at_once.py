@@ -28,7 +28,8 @@ def all_at_once(
     Each axis of the mesh is one that is mapped over. An output that is the same along an axis is that of its first
     members.
     """
-    jaxpr, consts = body, ()
+    jaxpr = body
+    consts: Consts = ()
     along = [[name for name in axis_names if name in spec.names] for spec in in_specs]
     for name in reversed(axis_names):
         dims = tuple([0 if name in names else None for names in along])

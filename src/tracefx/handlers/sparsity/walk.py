@@ -55,8 +55,8 @@ class Walk:
     def _apply(self, eqn: Eqn, args: Sequence[Dependence]) -> Sequence[Dependence]:
         prim, avals = eqn.prim, [out.aval for out in eqn.outs]
         if isinstance(prim, ShardMap):
-            whole, consts = prim.all_at_once([a.aval for a in args])
-            return self.run(whole, [*map(of_constant, consts), *args])
+            whole, given = prim.all_at_once([a.aval for a in args])
+            return self.run(whole, [*map(of_constant, given), *args])
         if isinstance(prim, Application):
             return self.run(prim.body, args)
         if isinstance(prim, RuledProgram):
