@@ -1,0 +1,220 @@
+"""What the processes run that `test_processes.py` starts: `python -m tests.sharding.processes <part> <i> <n> <port>`.
+
+Each part is run by all of the processes at once, and ends with an error in those where something is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import NamedSharding, P, lax
+from tracefx.core.array import Array
+from tracefx.core.dtypes import NDArray
+
+DONE: Final = "all is as it should be"
+
+
+def initialize(i: int, n: int, port: str, **options: int) -> None:
+    given = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, "shutdown_timeout_seconds": 60, **options}
+    fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **given)
+
+
+def on_mesh(x: NDArray, mesh: fx.Mesh, *axes: str | tuple[str, ...] | None) -> Array:
+    return fx.device_put(x, NamedSharding(mesh, P(*axes)))
+
+
+def everywhere(x: Array) -> NDArray:
+    """The numbers of an array that no process has all of."""
+    sharding = x.sharding
+    assert isinstance(sharding, NamedSharding)
+    return np.asarray(fx.device_put(x, NamedSharding(sharding.mesh, P())))
+
+
+def own_parts(x: Array, whole: NDArray) -> None:
+    """Each part that this process has is the one that its index says."""
+    assert {shard.device for shard in x.addressable_shards} == set(fx.local_devices())
+    for shard in x.addressable_shards:
+        np.testing.assert_array_equal(shard.data, whole[shard.index])
+
+
+def working_together(i: int, n: int, port: str) -> None:
+    assert not fx.distributed.is_initialized()
+    initialize(i, n, port)
+    assert fx.distributed.is_initialized()
+    devices_are_known(i, n)
+    mesh = fx.make_mesh((n, fx.device_count() // n), ("process", "here"))
+    arrays(i, n, mesh)
+    programs(mesh)
+    mapped(mesh)
+    alone(i, mesh)
+    helpers(i, n)
+    with pytest.raises(RuntimeError, match=f"is number {i} of {n} already"):
+        initialize(i, n, port)
+    if i == 0:  # the others do it at their end
+        fx.distributed.shutdown()
+        assert not fx.distributed.is_initialized()
+        assert float(fnp.sum(fnp.ones(3) * 2.0)) == 6.0
+
+
+def devices_are_known(i: int, n: int) -> None:
+    assert (fx.process_index(), fx.process_count(), fx.process_indices()) == (i, n, list(range(n)))
+    assert fx.device_count() == n * fx.local_device_count()
+    assert [d.process_index for d in fx.devices()] == sorted([*range(n)] * fx.local_device_count())
+    assert fx.local_devices() == fx.local_devices(i) == [d for d in fx.devices() if d.process_index == i]
+    with pytest.raises(ValueError, match=f"no process {n}, but {n} of them"):
+        fx.local_devices(n)
+    # What nobody put anywhere is this process's own.
+    assert fnp.ones(3).devices() == {fx.local_devices()[0]}
+    np.testing.assert_array_equal(fx.jit(lambda x: x + i)(np.arange(3.0)), np.arange(3.0) + i)
+
+
+def arrays(i: int, n: int, mesh: fx.Mesh) -> None:
+    host = np.arange(8 * n, dtype=np.float32).reshape(4 * n, 2)
+    x = on_mesh(host, mesh, ("process", "here"))
+    assert (x.is_fully_addressable, x.is_fully_replicated) == (False, False)
+    own_parts(x, host)
+    assert repr(x) == str(x) == f"Array(shape={host.shape}, dtype=float32, sharding={x.sharding})"
+    for read in (np.asarray, fx.device_get, lambda x: x.tolist()):
+        with pytest.raises(RuntimeError, match="lies on devices of several processes.*x.addressable_shards"):
+            read(x)
+    np.testing.assert_array_equal(everywhere(x), host)
+    gathered = fx.device_put(x, NamedSharding(mesh, P("process")))
+    own_parts(gathered, host)
+
+    whole = on_mesh(host, mesh)
+    assert (whole.is_fully_addressable, whole.is_fully_replicated) == (False, True)
+    np.testing.assert_array_equal(whole, host)
+    assert len(whole.addressable_shards) == fx.local_device_count()
+    assert len(whole.global_shards) == fx.device_count()
+
+    rows = NamedSharding(mesh, P("process"))
+    mine = host[4 * i : 4 * (i + 1)]
+    own_parts(fx.make_array_from_process_local_data(rows, mine), host)
+    own_parts(fx.make_array_from_callback(host.shape, rows, lambda index: host[index]), host)
+    pieces = [fx.device_put(mine, device) for device in fx.local_devices()]
+    own_parts(fx.make_array_from_single_device_arrays(host.shape, rows, pieces), host)
+
+
+def loss(w: Array, x: Array, y: Array) -> Array:
+    return fnp.mean((fnp.tanh(x @ w) - y) ** 2)
+
+
+def programs(mesh: fx.Mesh) -> None:
+    """The same as one process computes."""
+    rng = np.random.default_rng(0)
+    x, y, w = (rng.normal(size=shape).astype(np.float32) for shape in ((16, 8), (16, 4), (8, 4)))
+    apart = on_mesh(x, mesh, ("process", "here")), on_mesh(y, mesh, ("process", "here"))
+    step = fx.jit(lambda w, x, y: w - 0.1 * fx.grad(loss)(w, x, y))
+    together, single = on_mesh(w, mesh), fnp.asarray(w)
+    for _ in range(3):
+        together, single = step(together, *apart), step(single, x, y)
+    np.testing.assert_allclose(everywhere(together), single, rtol=1e-5, atol=1e-6)
+    # one operation at a time
+    np.testing.assert_allclose(everywhere(apart[0] * 2.0 + 1.0), x * 2 + 1, rtol=1e-6)
+    np.testing.assert_allclose(float(fnp.sum(apart[0])), x.sum(), rtol=1e-4)
+    columns = NamedSharding(mesh, P(None, "process"))
+    u, v = np.round(4 * x), np.round(4 * w)  # of which sums are exact in any order
+    product = fx.jit(lambda u, v: u @ v, out_shardings=columns)(on_mesh(u, mesh, "here", "process"), v)
+    assert product.sharding == columns
+    own_parts(product, u @ v)
+
+
+def mapped(mesh: fx.Mesh) -> None:
+    x = np.arange(16, dtype=np.float32)
+
+    @fx.jit
+    @fx.shard_map(mesh=mesh, in_specs=P(("process", "here")), out_specs=(P(), P("process"), P(("process", "here"))))
+    def f(x: Array) -> tuple[Array, Array, Array]:
+        total = lax.psum(fnp.sum(x**2), ("process", "here"))
+        row = lax.psum(fnp.sum(x), "here")
+        return total, row[None], x + lax.axis_index("process")
+
+    total, rows, shifted = f(on_mesh(x, mesh, ("process", "here")))
+    n = mesh.shape["process"]
+    assert float(total) == (x**2).sum()
+    own_parts(rows, x.reshape(n, -1).sum(axis=1))
+    own_parts(shifted, x + np.repeat(np.arange(n), 16 // n))
+    slope = fx.grad(lambda x: f(x)[0])(on_mesh(x, mesh, ("process", "here")))
+    own_parts(slope, 2 * x)
+
+
+def alone(i: int, mesh: fx.Mesh) -> None:
+    """Programs on devices of one process have nothing to do with the others."""
+    own = fx.Mesh(fx.local_devices(), "here")
+    host = np.arange(8, dtype=np.float32)
+    for k in range(i + 1):  # not as often in one process as in the other
+        out = fx.jit(lambda x, k=k: x * (k + 1))(on_mesh(host, own, "here"))
+        np.testing.assert_array_equal(out, host * (k + 1))
+    other = fx.Mesh(fx.local_devices((i + 1) % fx.process_count()), "there")
+    with pytest.raises(ValueError, match=f"is one of process {i}"):
+        on_mesh(host, other, "there")
+
+
+def helpers(i: int, n: int) -> None:
+    gathered = fx.distributed.all_gather({"i": np.int32(i), "row": np.full(3, i, np.float32)})
+    np.testing.assert_array_equal(gathered["i"], np.arange(n))
+    np.testing.assert_array_equal(gathered["row"], np.arange(n)[:, None] * np.ones(3))
+    fx.distributed.assert_equal({"step": 3, "seeds": np.arange(4)})
+    with pytest.raises(ValueError, match=rf"^seeds: .* in {list(range(1, n))!r}"[:40].replace("[", r"\[")):
+        fx.distributed.assert_equal({"seed": i}, "seeds")
+    fx.distributed.barrier("here")
+    with pytest.raises(fx.distributed.ProcessesError, match=f"place {i % 2}: not all of {n} processes came"):
+        fx.distributed.barrier(f"place {i % 2}", timeout_seconds=0.5)
+    fx.distributed.barrier("here again")
+
+
+def dying(i: int, n: int, port: str) -> None:
+    """Process DEAD is killed, the others wait for it in a program."""
+    initialize(i, n, port, heartbeat_timeout_seconds=3)
+    mesh = fx.make_mesh((fx.device_count(),), ("x",))
+    x = on_mesh(np.ones(8, np.float32), mesh, "x")
+    assert float(fx.jit(fnp.sum)(x)) == 8.0
+    if i == int(os.environ["DEAD"]):
+        os._exit(9)
+    sys.stdout.write(f"{float(fx.jit(fnp.max)(x))} came although nobody was there\n")
+    time.sleep(60)
+
+
+def failing(i: int, n: int, port: str) -> None:
+    """Process DEAD raises an error, the others do something else for long."""
+    initialize(i, n, port, heartbeat_timeout_seconds=3)
+    assert fx.process_count() == n
+    if i == int(os.environ["DEAD"]):
+        raise ValueError("this one went wrong")
+    time.sleep(60)
+
+
+def caching(i: int, n: int, port: str) -> None:
+    """All processes keep their programs in one place."""
+    initialize(i, n, port)
+    with fx.compilation_cache(Path(os.environ["KEPT"])):
+        for _ in range(2):
+            fx.distributed.barrier("begin")
+            if i == 0:
+                f = fx.jit(lambda x: fnp.sin(x) * 3.0)
+                np.testing.assert_allclose(f(np.ones(4)), np.sin(np.ones(4)) * 3, rtol=1e-6)
+            fx.distributed.barrier("process 0 has kept it")
+            f = fx.jit(lambda x: fnp.sin(x) * 3.0)
+            out = f(np.ones(4))
+            assert out.devices() == {fx.local_devices()[0]}
+            np.testing.assert_allclose(out, np.sin(np.ones(4)) * 3, rtol=1e-6)
+
+
+PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {
+    f.__name__: f for f in (working_together, dying, failing, caching)
+}
+
+if __name__ == "__main__":
+    part, index, count, at = sys.argv[1:]
+    PARTS[part](int(index), int(count), at)
+    sys.stdout.write(f"{DONE}\n")
