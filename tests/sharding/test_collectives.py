@@ -154,6 +154,33 @@ def test_random_keys_move() -> None:
         assert np.array_equal(last, words[[3] * 4])
 
 
+# ------------------------------------------------------------------ devices that are alone
+
+ALONE: Final[dict[str, Callable[[Any], Any]]] = {
+    "psum": lambda x: lax.psum(x, "i"),
+    "all_gather": lambda x: lax.all_gather(x, "i"),
+    "all_gather tiled": lambda x: lax.all_gather(x, "i", tiled=True),
+    "psum_scatter": lambda x: lax.psum_scatter(x, "i"),
+    "all_to_all": lambda x: lax.all_to_all(x, "i", 0, 0),
+    "ppermute": lambda x: lax.ppermute(x, "i", [(0, 0)]),
+    "ppermute of none": lambda x: lax.ppermute(x, "i", []),
+    "axis_index": lambda x: x * (1 + lax.axis_index("i")),
+}
+
+
+@pytest.mark.parametrize("axis_names", [{"i"}, {"i", "j"}], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 1), (4, 1)], ids=str)
+@pytest.mark.parametrize("name", ALONE)
+def test_alone_along_an_axis(name: str, sizes: tuple[int, int], axis_names: set[str]) -> None:
+    f, x = ALONE[name], X[:1, 0]
+    mesh = OURS.mesh_of(sizes, ("j", "i"))
+    mapped = fx.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P(), axis_names=axis_names, check_vma=False)
+    want = fx.vmap(f, axis_name="i")(x[None])[0]
+    assert np.array_equal(mapped(x), want)
+    assert np.array_equal(fx.jit(mapped)(x), want)
+    np.testing.assert_allclose(fx.grad(lambda x: fnp.sum(mapped(x) ** 2))(x), 2 * mapped(x).reshape(x.shape), rtol=1e-6)
+
+
 # ------------------------------------------------------------------ groups
 
 GROUPS: Final = [[0, 2], [3, 1]]

@@ -434,3 +434,18 @@ def test_spmd_axis_name_is_a_name(name: object) -> None:
 def test_numeric_derivatives() -> None:
     f = OURS.over(lambda x, w: lax.psum(fnp.tanh(x @ w), "y"), (P("x", "y"), P("y")), P("x"))
     check_grads(f, X, W)
+
+
+def test_constraints_under_a_batch_along_an_axis() -> None:
+    sharding = fx.NamedSharding(OURS.mesh, P(None, "y"))
+
+    def f(x: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, c: lax.with_sharding_constraint(c * 2, sharding), x)
+
+    batch = np.stack([X] * 4)
+    along = str(fx.make_jaxpr(fx.vmap(f, spmd_axis_name="x"))(batch))
+    assert "spec=P('x', None, 'y')" in along
+    assert "spec=P(UNCONSTRAINED(), None, 'y')" in str(fx.make_jaxpr(fx.vmap(f))(batch))
+    got = fx.jit(fx.vmap(f, spmd_axis_name="x"))(batch)
+    assert np.array_equal(got, batch * 4)
+    assert got.sharding.shard_shape(got.shape) == (1, 8, 2)

@@ -132,7 +132,14 @@ class Collective(Primitive, Batchable, Lowerable):
         groups = builder.groups(self.names)
         if groups is None:
             self.unbound()
-        return [self.between(builder, groups, self.out_aval(*[x.aval for x in operands]), *operands)]
+        out = self.out_aval(*[x.aval for x in operands])
+        if operands and len(groups[0]) == 1:
+            return [self.alone(builder, out, *operands)]
+        return [self.between(builder, groups, out, *operands)]
+
+    def alone(self, builder: Builder, out: ShapedArray, x: Ir) -> Ir:
+        """The operation of a device that is the only one along the axes."""
+        return builder.emit("stablehlo.reshape", [x], [out])[0]
 
     @abstractmethod
     def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:

@@ -249,6 +249,10 @@ class PPermute(LinearCollective, Moves):
         return bind1(prim, moved, np.asarray(sources, np.int32)[:, None]), 0
 
     @override
+    def alone(self, builder: Builder, out: ShapedArray, x: Ir) -> Ir:
+        return x if self.perm else builder.constant(np.zeros(out.shape, out.dtype))
+
+    @override
     def between(self, builder: Builder, groups: Groups, out: ShapedArray, *operands: Ir) -> Ir:
         pairs = [[group[s], group[d]] for group in groups for s, d in self.perm]
         attrs: dict[str, Attr] = {

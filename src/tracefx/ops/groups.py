@@ -60,7 +60,7 @@ class Group:
 
 def _at(table: NDArray, index: Array) -> Array:
     """The row of a table at an index."""
-    starts = [index, *[np.int32(0)] * (table.ndim - 1)]
+    starts: list[ArrayLike] = [index, *[np.int32(0)] * (table.ndim - 1)]
     return reshape(dynamic_slice(table, starts, (1, *table.shape[1:])), table.shape[1:])
 
 

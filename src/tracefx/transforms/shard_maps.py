@@ -267,7 +267,7 @@ class Pmap(TransformOf[Preserving]):
     """`pmap` and its options, as a value; what they mean is said at `pmap`.
 
     >>> Pmap("i", in_axes=(0, None))
-    Pmap('i', in_axes=(0, None))
+    Pmap(axis_name='i', in_axes=(0, None))
     """
 
     title: ClassVar[str] = "pmap"

@@ -140,6 +140,10 @@ class Emitter:
         counting = [whole.with_axis(mesh.shape[name], 0) for name in axes]
         tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in counting]
         operands = [*operands, *tables]
+        if mesh.size_of(axes) == 1:  # whoever is alone has everything, and XLA knows of no parts for one device
+            alone = list(run(self, operands))
+            self._apart = outer
+            return alone
         ins = [*ins, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
         inputs = (*jaxpr.in_avals, *[whole.with_axis(1, 0) for _ in axes])
         attrs: dict[str, Attr] = {
