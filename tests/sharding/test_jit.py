@@ -306,6 +306,9 @@ def test_what_is_closed_over_is_a_part_of_the_program() -> None:
 def test_what_is_closed_over_says_where_a_program_runs() -> None:
     x = put(OURS, "x", x=X)
     assert fx.jit(lambda y: x + y)(X).sharding == on(OURS, "x")
+    compiled = fx.jit(lambda y: (x * y).sum()).lower(X).compile()
+    assert [c.kind for c in compiled.collectives()] == ["all-reduce"]
+    np.testing.assert_allclose(compiled(X), (X * X).sum(), rtol=1e-6)
 
 
 def test_decompositions_of_a_batch_send_nothing() -> None:

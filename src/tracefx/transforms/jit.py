@@ -298,11 +298,12 @@ class Jitted(Generic[P, R]):
     def _wished_of(self, key: Signature, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wishes | None:
         """`_wished`, with what the arguments of one call say; None if nobody says anything."""
         dynamic, _ = self._static.split(self._where, args, kwargs)
-        lies = [sharding_of(leaf) for leaf in trees.flatten_leaves(dynamic, LEAF_TYPES)[0]]
+        leaves = (*traced.consts, *trees.flatten_leaves(dynamic, LEAF_TYPES)[0])
+        lies = list(map(sharding_of, leaves))
         if not self._wishes and not any(lies):
             return None
-        wished, known = self._wished(key, traced), [None] * len(traced.consts) + lies
-        inputs = [wish or sharding for wish, sharding in zip(wished.inputs, known, strict=True)]
+        wished = self._wished(key, traced)
+        inputs = [wish or sharding for wish, sharding in zip(wished.inputs, lies, strict=True)]
         return Wishes(tuple(inputs), wished.outputs)
 
     def _wished(self, key: Signature, traced: Trace) -> Wishes:
