@@ -239,6 +239,60 @@ def test_pcast() -> None:
         under_vmap(OURS, lambda x: lax.pcast(x, "k", to="varying"))(X)
 
 
+# ------------------------------------------------------------------ uneven pieces
+
+ROWS: Final = 9
+SENT: Final = np.array([[2, 1, 0, 3], [1, 1, 2, 0], [0, 4, 1, 1], [3, 0, 2, 1]], np.int32)
+"""How many rows each member sends to each."""
+STARTS: Final = (np.cumsum(SENT, 1) - SENT).astype(np.int32)
+PLACES: Final = (np.cumsum(SENT, 0) - SENT).astype(np.int32)
+OPERANDS: Final = np.arange(4 * 6 * 2, dtype=np.float32).reshape(4, 6, 2) + 1
+
+
+def exchanged(x: Any, starts: Any, sent: Any, places: Any, received: Any) -> Any:
+    into = fnp.zeros((ROWS, 2)) - 1
+    return lax.ragged_all_to_all(x, into, starts, sent, places, received, axis_name="i")
+
+
+@pytest.mark.parametrize("way", [under_vmap, over_devices, by_pmap], ids=lambda way: way.__name__)
+def test_ragged_all_to_all(way: Callable[..., Any]) -> None:
+    # JAX's runs on few platforms, of which the CPU is none.
+    want = np.full((SIZE, ROWS, 2), -1, np.float32)
+    for source, target in np.ndindex(SIZE, SIZE):
+        n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
+        want[target, place : place + n] = OPERANDS[source, start : start + n]
+    f = way(OURS, exchanged)
+    args = STARTS, SENT, PLACES, SENT.T.copy()
+    assert np.array_equal(f(OPERANDS, *args), want)
+    # What is linear in the rows is its own derivative, and each row that is sent has its cotangent back.
+    back = fx.grad(lambda x: fnp.sum(f(x, *args) * np.arange(ROWS, dtype=np.float32)[:, None]))(OPERANDS)
+    rows = np.zeros_like(OPERANDS)
+    for source, target in np.ndindex(SIZE, SIZE):
+        n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
+        rows[source, start : start + n] += np.arange(place, place + n, dtype=np.float32)[:, None]
+    np.testing.assert_allclose(back, rows)
+
+
+def test_ragged_all_to_all_in_groups() -> None:
+    def f(x: Any, n: Any) -> Any:
+        i = lax.axis_index("i") // 2
+        zeros = np.zeros(2, np.int32)
+        return lax.ragged_all_to_all(
+            x, x * 0, zeros, zeros + n, zeros + i, zeros + 1, axis_name="i", axis_index_groups=[[0, 2], [1, 3]]
+        )
+
+    got = fx.vmap(f, axis_name="i")(np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]]), np.ones(4, np.int32))
+    assert got.tolist() == [[1, 5], [3, 7], [1, 5], [3, 7]]
+
+
+def test_refused_uneven_pieces() -> None:
+    for wrong, words in ((np.zeros(3, np.int32), "for each of 4 members"), (np.zeros(4, np.float32), "an integer")):
+        with pytest.raises(TypeError, match=words):
+            under_vmap(OURS, lambda x, w=wrong: exchanged(x, w, SENT[0], PLACES[0], SENT[0]))(OPERANDS)
+    with pytest.raises(TypeError, match="must be rows of one type"):
+        under_vmap(OURS, lambda x: exchanged(x[0], SENT[0], SENT[0], PLACES[0], SENT[0]))(OPERANDS)
+
+
 # ------------------------------------------------------------------ axes and errors
 
 

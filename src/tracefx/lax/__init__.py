@@ -51,7 +51,7 @@ from tracefx.ops.dynamic import (
 )
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
-from tracefx.ops.groups import AxisIndexGroups
+from tracefx.ops.groups import AxisIndexGroups, ragged_all_to_all
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
 from tracefx.ops.pairs import atan2, nextafter
@@ -374,6 +374,7 @@ __all__ = [
     "pshuffle",
     "pbroadcast",
     "pcast",
+    "ragged_all_to_all",
     "ppermute",
     "all_to_all",
     # differentiation

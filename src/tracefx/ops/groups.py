@@ -1,23 +1,26 @@
-"""Collectives among groups of the members of an axis: each works on what its own group has gathered."""
+"""Collectives among groups of an axis's members, and of uneven pieces: each works on what its group has gathered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TypeAlias, final
 
 import numpy as np
 from attrs import frozen
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import NDArray, default_float, int32, is_bool, is_inexact
+from tracefx.core.dtypes import NDArray, default_float, int32, is_bool, is_inexact, is_integer
 from tracefx.core.handler import as_array, bind1
 from tracefx.ops.arithmetic import div
-from tracefx.ops.basis import convert, move_axis, reduce_sum, reshape
+from tracefx.ops.basis import broadcast_in_dim, convert, move_axis, reduce_sum, reshape
 from tracefx.ops.collective import AxisName, axes_in_scope, axis_index
 from tracefx.ops.dynamic import dynamic_slice
 from tracefx.ops.elementwise import NUMBERS
 from tracefx.ops.exchange import all_gather
 from tracefx.ops.indexing import Gather, GatherDimensionNumbers
+from tracefx.ops.selection import where
+from tracefx.ops.shape import iota
 from tracefx.ops.static import axis_of, static_int
 from tracefx.ops.windows import GatherScatterMode
 
@@ -141,3 +144,67 @@ def _merged(x: Array, axis: int) -> Array:
     """Two neighbouring axes as one."""
     shape = x.shape
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+# ------------------------------------------------------------------ pieces of different lengths
+
+
+def ragged_all_to_all(
+    operand: ArrayLike,
+    output: ArrayLike,
+    input_offsets: ArrayLike,
+    send_sizes: ArrayLike,
+    output_offsets: ArrayLike,
+    recv_sizes: ArrayLike,
+    *,
+    axis_name: AxisName,
+    axis_index_groups: AxisIndexGroups | None = None,
+) -> Array:
+    """`output` with rows of all members' operands written into it: each sends to each some of its rows.
+
+    To member `i` go the `send_sizes[i]` rows of `operand` from `input_offsets[i]` on, and there they begin at
+    `output_offsets[i]`; `recv_sizes[i]` says how many come from member `i`. Pieces that overlap are not allowed.
+
+    >>> from tracefx import vmap
+    >>> def f(x, sizes):
+    ...     out, zeros = np.zeros(3, np.float32), np.zeros(2, np.int32)
+    ...     return ragged_all_to_all(x, out, zeros, sizes, axis_index("i") * 2 + zeros, sizes, axis_name="i")
+    >>> vmap(f, axis_name="i")(np.array([[1.0, 2.0], [5.0, 6.0]]), np.array([[2, 1], [1, 1]])).tolist()
+    [[1.0, 2.0, 5.0], [1.0, 0.0, 5.0]]
+    """
+    x, into = as_array(operand), as_array(output)
+    if x.ndim == 0 or into.ndim == 0 or x.shape[1:] != into.shape[1:] or x.dtype != into.dtype:
+        raise TypeError(f"ragged_all_to_all: operand {x.aval} and output {into.aval} must be rows of one type")
+    places = [as_array(a) for a in (input_offsets, send_sizes, output_offsets, recv_sizes)]
+    if axis_index_groups is None:
+        members, sizes = axes_in_scope("ragged_all_to_all", axis_name)
+        here, count = axis_index(members), prod(sizes)
+        everyone = [all_gather(a, members) for a in (x, *places[:3])]
+    else:
+        groups = [Group.of("ragged_all_to_all", a, axis_name, axis_index_groups) for a in (x, *places[:3])]
+        here, count = groups[0].place, groups[0].size
+        everyone = [group.gathered for group in groups]
+    for name, a in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), places, strict=True):
+        if a.shape != (count,) or not is_integer(a.dtype):
+            raise TypeError(f"ragged_all_to_all: {name} must have an integer for each of {count} members, got {a.aval}")
+    rows, *given = everyone
+    starts, lengths, begins = [_column(convert(a, int32), here) for a in given]
+    row = iota(int32, into.shape[0])
+    within = (row >= begins) & (row < begins + lengths)
+    source = iota_of(count) * x.shape[0] + starts + row - begins
+    some = as_array(reduce_sum(where(within, 1, 0, source.aval), (0,))) > 0
+    chosen = as_array(reduce_sum(where(within, source, 0, source.aval), (0,)))
+    taken = _rows(reshape(rows, (count * x.shape[0], *x.shape[1:])), chosen)
+    mask = broadcast_in_dim(some, into.shape, (0,))
+    return where(mask, taken, into, into.aval)
+
+
+def iota_of(count: int) -> Array:
+    """The numbers of the members, one below the other."""
+    return reshape(iota(int32, count), (count, 1))
+
+
+def _column(table: Array, index: Array) -> Array:
+    """`i32[n, 1]`: what each member says of the one at an index."""
+    n = table.shape[0]
+    return dynamic_slice(table, [np.int32(0), index], (n, 1))
