@@ -32,6 +32,7 @@ MODULES: Final = (
     "jax.numpy",
     "jax.numpy.linalg",
     "jax.numpy.fft",
+    "jax.distributed",
     "jax.lax",
     "jax.lax.linalg",
     "jax.random",
@@ -77,10 +78,13 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.smap": "`tracefx.shard_map` with `axis_names`",
         "jax.default_device": "`tracefx.device_put`: what is computed of arrays is computed where they were put",
+        "jax.host_count": "`tracefx.process_count`",
+        "jax.host_id": "`tracefx.process_index`",
+        "jax.host_ids": "`tracefx.process_indices`",
         "jax.copy_to_host_async": "`tracefx.device_get`",
         "jax.memory": "arrays lie in the one memory that a device has",
         **dict.fromkeys(
-            ("jax.auto_pcast", "jax.lax.pcast", "jax.remove_size_one_mesh_axis_from_type"),
+            ("jax.auto_pcast", "jax.remove_size_one_mesh_axis_from_type"),
             "`tracefx.shard_map` sees by itself what differs between devices",
         ),
         **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
@@ -89,6 +93,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.Device": "`tracefx.core.backend.Device`",
         "jax.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
         "jax.random.random_gamma_p": "a `custom_jvp` function behind `tracefx.random.gamma`",
+        "jax.lax.ragged_all_to_all_p": "`tracefx.lax.ragged_all_to_all`, made of other operations",
         "jax.lax.copy_p": "`tracefx.numpy.copy`: arrays never change",
         "jax.lax.device_put_p": "`tracefx.device_put`",
         "jax.lax.eq_to_p": "`tracefx.lax.sort`'s own order",
@@ -99,28 +104,11 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What is done in another way here, in words of the page."""
 
-_MESHES: Final = "programs over several processes are to come"
 _MACHINERY: Final = "a setting of JAX's own machinery"
 _REFERENCES: Final = "arrays never change: no references to them"
 _TOKENS: Final = "ordered effects carry their tokens themselves"
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(
-            [
-                f"jax.{name}"
-                for name in (
-                    "process_count",
-                    "process_index",
-                    "process_indices",
-                    "host_count",
-                    "host_id",
-                    "host_ids",
-                    "lax.ragged_all_to_all",
-                    "lax.ragged_all_to_all_p",
-                )
-            ],
-            _MESHES,
-        ),
         **dict.fromkeys(
             [
                 f"jax.{name}"
