@@ -269,7 +269,7 @@ def test_ragged_all_to_all(way: Callable[..., Any]) -> None:
     rows = np.zeros_like(OPERANDS)
     for source, target in np.ndindex(SIZE, SIZE):
         n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
-        rows[source, start : start + n] += np.arange(place, place + n, dtype=np.float32)[:, None]
+        rows[source, start : start + n] += np.arange(int(place), int(place + n), dtype=np.float32)[:, None]
     np.testing.assert_allclose(back, rows)
 
 

@@ -287,3 +287,10 @@ def test_more_in_axes_than_arguments() -> None:
 def test_out_axes_are_counted_from_the_front() -> None:
     with pytest.raises(ValueError, match="counted from 0, got out_axes -1"):
         fx.pmap(lambda x: x, out_axes=-1)(ROWS)
+
+
+def test_pmap_inside_of_pmap() -> None:
+    def nested(lib: Library) -> Any:
+        return lib.m.pmap(lambda x: lib.m.pmap(lambda y: y, "j")(x), "i")(ROWS[:4].reshape(4, 1, 3))
+
+    refused(nested, ValueError, r"run apart already, along \['i'\]: use vmap here, or shard_map over a mesh with")

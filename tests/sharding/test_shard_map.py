@@ -391,6 +391,17 @@ REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
         ValueError,
         "a shard_map around it runs along",
     ),
+    "another mesh inside": (
+        lambda lib: lib.over(
+            lib.m.shard_map(
+                same, mesh=lib.mesh_of((2,), ("z",)), in_specs=lib.P("z"), out_specs=lib.P("z"), check_vma=False
+            ),
+            lib.P("x"),
+            lib.P("x"),
+        )(X),
+        ValueError,
+        "over Mesh\\(z=2\\), inside of one over Mesh\\(x=4, y=2\\)",
+    ),
     "a batch that can't be cut": (
         lambda lib: lib.m.vmap(lib.over(same, lib.P("y"), lib.P("y")), spmd_axis_name="x")(np.stack([X] * 3)),
         ValueError,

@@ -161,6 +161,10 @@ class ShardMap(TransformOf[Preserving]):
         if unknown:
             raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are no axes of {mesh}")
         taken = _apart_around(current())
+        if taken and mesh != MESH.get():
+            raise ValueError(
+                f"shard_map of {name}: it is over {mesh}, inside of one over {MESH.get()}: use that here too"
+            )
         wanted = self.axis_names or {axis for axis in mesh.axis_names if axis not in taken}
         twice = sorted(taken & wanted)
         if twice or not wanted:
@@ -341,6 +345,12 @@ class Pmap(TransformOf[Preserving]):
         return ShardMap(mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(each)(*dynamic)
 
     def _mesh(self, where: str, axis: str, size: int) -> Mesh:
+        around = sorted(_apart_around(current()))
+        if around:
+            raise ValueError(
+                f"{where}: it is inside of a program that devices run apart already, along {around}: use vmap here, or "
+                "shard_map over a mesh with an axis for each of the two"
+            )
         backend = BACKEND.value
         devices = backend.devices(backend.platform) if self.devices is None else self.devices
         if size > len(devices):
