@@ -65,6 +65,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page("Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.residuals"),
             Page("Arrays", "core.array"),
+            Page("Several devices", "transforms.shardings transforms.shard_maps core.meshes core.shardings"),
             Page(
                 "Devices, callbacks and settings",
                 "transforms.devices transforms.callbacks core.settings core.dtypes",
@@ -134,7 +135,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Along mapped axes",
-                "ops.collective",
+                "ops.collective ops.exchange ops.groups transforms.shardings",
                 "psum pmean pmax pmin all_gather psum_scatter ppermute all_to_all",
             ),
         ),
@@ -169,6 +170,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.flatten_util"),
     Chapter("tracefx.dtypes"),
     Chapter("tracefx.debug"),
+    Chapter("tracefx.sharding"),
+    Chapter("tracefx.distributed"),
     Chapter("tracefx.custom_derivatives"),
     Chapter("tracefx.custom_batching"),
     Chapter("tracefx.checkpoint_policies"),

@@ -101,7 +101,7 @@ from tracefx.transforms.branches import cond, platform_dependent, switch
 from tracefx.transforms.loops import fori_loop, while_loop
 from tracefx.transforms.prefixes import associative_scan
 from tracefx.transforms.scans import map, scan
-from tracefx.transforms.shardings import with_sharding_constraint as with_sharding_constraint
+from tracefx.transforms.shardings import with_sharding_constraint
 from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:
@@ -377,6 +377,7 @@ __all__ = [
     "ragged_all_to_all",
     "ppermute",
     "all_to_all",
+    "with_sharding_constraint",
     # differentiation
     "stop_gradient",
     # compilation
