@@ -353,6 +353,15 @@ def test_the_callers_numbers_are_not_given_away() -> None:
     np.testing.assert_array_equal(host, X)
 
 
+@pytest.mark.parametrize("parts", [("x",), ("x", "y"), ()], ids=str)
+def test_numpys_arrays_are_their_callers_again(parts: Any) -> None:
+    host = np.ones((1024, 64), np.float32)
+    same, more = fx.jit(lambda x: (x, x + 1), in_shardings=on(OURS, *parts))(host)
+    host[:] = 5
+    np.testing.assert_array_equal(same, np.ones_like(host))
+    np.testing.assert_array_equal(more, np.full_like(host, 2))
+
+
 # ------------------------------------------------------------------ functions of the host
 
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, Device
+from tracefx.core.dtypes import NDArray
 from tracefx.core.meshes import MESH, NO_MESH, Mesh, Part, PartitionSpec, Unconstrained, names_in
 
 if TYPE_CHECKING:
@@ -69,6 +70,21 @@ class Tiling:
                     ]
                 )
             )
+        return found
+
+    def cut(self, host: NDArray, here: Sequence[bool], copied: bool = False) -> list[NDArray]:
+        """The tiles on some of the devices: views, or `copied`, in which case devices with the same tile share it.
+
+        The array may have more axes than are cut, behind them.
+        """
+        indices = self.indices(host.shape[: len(self.counts)])
+        parts: dict[int, NDArray] = {}
+        found = []
+        for place, index, is_here in zip(self.places, indices, here, strict=True):
+            if is_here:
+                if place not in parts:
+                    parts[place] = np.array(host[index], order="C", copy=True) if copied else np.asarray(host[index])
+                found.append(parts[place])
         return found
 
 

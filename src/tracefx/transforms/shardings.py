@@ -134,8 +134,8 @@ def placed(x: Array, sharding: Sharding, what: str) -> Array:
             return x
         if set(x.placed.devices) == set(sharding.devices):
             return BACKEND.value.moved(x, sharding)
-    host = x.numpy()
-    tiles = [np.asarray(host[i], order="C") for i in sharding.addressable_devices_indices_map(x.aval.shape).values()]
+    tiling, mine = sharding.tiling(x.aval.ndim), sharding.addressable_devices
+    tiles = tiling.cut(x.numpy(), [device in mine for device in tiling.devices])
     return ShardedArray(x.aval, BACKEND.value.spread(x.aval, sharding, tiles), sharding)
 
 

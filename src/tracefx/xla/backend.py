@@ -291,8 +291,10 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
-    identities: OnceCache[ShapedArray, Jaxpr] = field(factory=lambda: OnceCache(4096), init=False)
-    """The programs that do nothing, for what is moved between devices."""
+    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Anywhere] = field(
+        factory=lambda: OnceCache(4096), init=False
+    )
+    """The programs that do nothing but move an array between devices."""
 
     def lower(
         self,
@@ -357,9 +359,12 @@ class XlaBackend:
     def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
-        v = Var(0, x.aval)
-        jaxpr = self.identities.get(x.aval, lambda: Jaxpr((), (v,), (), (v,)))
-        (out,) = self.compiled(jaxpr, "move", wishes=Wishes((x.placed,), (sharding,)))([x])
+
+        def program() -> Anywhere:
+            v = Var(0, x.aval)
+            return self._anywhere(Jaxpr((), (v,), (), (v,)), "move", (), False, Wishes((x.placed,), (sharding,)))
+
+        (out,) = self.moves.get((x.aval, x.placed, sharding), program)([x])
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:

@@ -300,8 +300,8 @@ def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     host = words_of(x if isinstance(x, np.ndarray) else numbers(x))
     mine = runtime.client(tiling.devices[0].platform).process_index()
     here = [device.process_index == mine for device in tiling.devices]
-    indices = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).indices(aval.shape)
-    tiles = [np.asarray(host[index], order="C") for index, is_here in zip(indices, here, strict=True) if is_here]
+    # NumPy's arrays are their caller's again as soon as the program runs.
+    tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).cut(host, here, isinstance(x, np.ndarray))
     return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), widened(tiling, host.ndim), tiles)
 
 

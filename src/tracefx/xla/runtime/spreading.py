@@ -112,6 +112,8 @@ def _tiling_of(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) ->
 def put_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray]) -> Buffer:
     """An array whose tiles are these, one for each of this process's devices in the order of the tiling.
 
+    Their memory may become the array's: nobody must write to it any more.
+
     Raises:
         ExecutionError: if there is no memory for them.
     """
