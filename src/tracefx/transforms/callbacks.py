@@ -60,7 +60,8 @@ def pure_callback(
     The function gets arrays, which NumPy's functions take, and gives a tree of arrays or numbers, whose leaves have
     the shapes and dtypes of those of `result_shape_dtypes`: arrays, `ShapeDtypeStruct`s and the like. It must do
     nothing else: it may be called more than once, or not at all if nobody needs its results. It has no derivative but
-    what `custom_jvp` or `custom_vjp` give it. What it raises is raised by the call of the program.
+    what `custom_jvp` or `custom_vjp` give it. What it raises is raised by the call of the program. A program on several
+    devices brings the arguments together on the first one, which calls; inside of `shard_map` each calls for its part.
 
     `vmap_method` says what `vmap` makes of it: `"sequential"` and `"sequential_unrolled"` call it for each element of
     the batch; `"expand_dims"` and `"broadcast_all"` call it once, with a leading axis for the batch in all arguments,
@@ -116,7 +117,7 @@ def io_callback(
 
     As `pure_callback`, but the call is never dropped, repeated or merged with another. Ordered calls happen in the
     order of the program, in its loops and branches too; others whenever their arguments are known. `vmap` calls the
-    function for each element of the batch, and refuses ordered calls with ValueError.
+    function for each element of the batch. It refuses ordered calls with ValueError, as programs on several devices do.
 
     >>> from tracefx import jit
     >>> log = []
@@ -197,7 +198,8 @@ def debug_callback(
     program. Arguments that are no arrays are passed on as they are; what the function returns is ignored.
 
     Without `callback` the result is the function with these options, for arguments that go by the same names.
-    `partitioned` makes no difference on one device.
+    A program on several devices calls with whole arrays, whether or not it is `partitioned`, and refuses ordered calls
+    with ValueError; inside of `shard_map` each device calls with its part.
 
     >>> from tracefx import jit
     >>> @jit
