@@ -134,11 +134,12 @@ def _module(where: str) -> ModuleType:
         file = Path(where)
         if not file.is_file():
             raise UsageError(f"there is no file {where}")
-        spec = importlib.util.spec_from_file_location(file.stem, file)
+        name = f"shown_{file.stem}"  # a file may be called as a module that others import
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module  # which classes of it are looked up by
+        sys.modules[name] = module  # which classes of it are looked up by
         sys.path.insert(0, str(file.parent))
         spec.loader.exec_module(module)
         return module

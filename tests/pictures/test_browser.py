@@ -382,6 +382,30 @@ def test_paper_shows_all_lines(visit: Any) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") > 1100
 
 
+def test_the_curve_of_memory_leads_to_lines(visit: Any) -> None:
+    page = visit("program")
+    curve = page.locator(".time").bounding_box()
+    top = page.locator(".time .top").bounding_box()
+    assert curve is not None
+    assert top is not None
+    page.mouse.click(top["x"] + top["width"] / 2, curve["y"] + 10)
+    assert classes(page.locator(".r.pin")) >= {"peak", "pin"}
+    assert page.locator(".r.pin").bounding_box()["y"] < 860
+    told = page.locator(".told code").inner_text()
+    assert "= " in told
+    assert told.count("[") == told.count("]")
+
+
+def test_without_scripts_there_is_a_page_all_the_same(browser: Browser, pages: dict[str, Path]) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(pages["program"].as_uri())
+    assert row(page, "dot_general").is_visible()
+    page.locator(".f > summary").first.click()
+    assert row(page, "integer_pow").is_hidden()
+    context.close()
+
+
 def test_a_large_program_is_usable(visit: Any) -> None:
     page = visit("large")
     assert page.locator(".code .r[id]").count() > 2000

@@ -28,7 +28,7 @@ from tracefx.pictures.texts import operations
 
 Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
 
-_ASSETS: Final = resources.files(__package__) / "assets"
+_ASSETS: Final = resources.files("tracefx.pictures") / "assets"
 _SLOT: Final = re.compile(r"\{\{(\w+)\}\}")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """The page may load nothing, whatever it shows."""

@@ -107,7 +107,7 @@ class ProgramRows:
         at = "" if source is None else f' data-s="{source}"'
         peak = " peak" if line.number == self._highest else ""
         fold = '<a class="t" role="button" tabindex="-1" aria-label="fold or unfold"></a>' if line.bodies else ""
-        params = f'<q title="{escape(line.params)}">{text(line.params)}</q>' if line.params else ""
+        params = f"<q>{text(line.params)}</q>" if line.params else ""
         outs = _first([self._binder(v) for v in line.results], _RESULTS) or "()"
         operands = _first([self._operand(x) for x in line.operands], _OPERANDS)
         work, moved = line.work.operations, line.work.bytes_accessed

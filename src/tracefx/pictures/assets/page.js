@@ -4,6 +4,7 @@
   const $$ = (selector, at = document) => [...at.querySelectorAll(selector)];
   const data = JSON.parse($("#data").textContent);
   const root = document.documentElement;
+  root.classList.add("js"); // without scripts all panes are shown, and bodies fold all the same
   const panes = $$(".pane");
   const told = $(".told");
   const narrow = matchMedia("(max-width: 899px)");
@@ -86,6 +87,13 @@
   });
 
   // ---------------------------------------------------------------- what is told of it
+  const plain = (row) => {
+    const code = row.querySelector("code").cloneNode(true);
+    for (const e of $$(".dots, .t", code)) e.remove();
+    for (const e of $$("q", code)) e.textContent = `[${e.textContent}]`;
+    for (const e of $$(".xs", code)) e.prepend(" ");
+    return code.textContent.trim();
+  };
   const part = (what, value) => make("span", {}, make("span", {}, `${what} `), value);
   const link = (text, go) => { const a = make("a", { role: "button", tabindex: "0" }, text); a.onclick = go; a.onkeydown = (e) => e.key === "Enter" && go(); return a; };
   const tell = (subject) => {
@@ -111,7 +119,7 @@
     const figures = step?.lines?.[at[1]];
     if (figures && (!subject.variable || full)) {
       const [flops, transcendentals, integers, read, written, runs, during, after, scope] = figures;
-      if (full) parts.push(make("code", {}, row.querySelector("code").textContent.trim()));
+      if (full) parts.push(make("code", {}, plain(row)));
       else parts.push(make("strong", {}, row.querySelector("u")?.textContent || ""));
       if (runs !== 1) parts.push(part("runs", `${runs} times`));
       if (flops) parts.push(part("flop", si(flops)));
@@ -121,7 +129,7 @@
       if (flops && read + written) parts.push(part("flop/B", (flops / (read + written)).toPrecision(2)));
       parts.push(part("held while it runs", si(during, "B")), part("after", si(after, "B")));
       if (scope) parts.push(part("in", step.scopes[scope]));
-    } else if (row && full) parts.push(make("code", {}, row.querySelector("code").textContent.trim()));
+    } else if (row && full) parts.push(make("code", {}, plain(row)));
     const s = row ? row.dataset.s : subject?.source;
     if (s !== undefined) parts.push(part("from", full ? link(data.places[s], () => revealSource(s)) : data.places[s]));
     if (subject?.source) {
