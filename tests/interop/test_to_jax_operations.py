@@ -140,20 +140,23 @@ def _double(x: fx.Array, *, by: float) -> fx.Array:
     return x * by
 
 
-free: Any = lax  # for lambdas, which have no types
+# For lambdas, which have no types.
+free: Any = lax
+checkpoint: Any = fx.checkpoint
+grad: Any = fx.grad
 PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "bessel_i0e": lax.bessel_i0e,
         "bessel_i1e": lax.bessel_i1e,
-        "beta_density": fx.grad(lambda x: free.betainc(X, X, x).sum()),
-        "checkpoint": fx.checkpoint(lambda x: fnp.sin(fnp.sin(x))),
+        "beta_density": grad(lambda x: free.betainc(X, X, x).sum()),
+        "checkpoint": checkpoint(lambda x: fnp.sin(fnp.sin(x))),
         "composite": lambda x: free.composite(_double, "my.double")(x, by=2.0),
         "cond": lambda x: free.cond(x[0] > 0, fnp.sin, fnp.cos, x),
         "custom_linear_solve": lambda x: free.custom_linear_solve(
             lambda y: 2 * y, x, lambda _, b: b / 2, lambda _, b: b / 2
         ),
         "dce_sink": lambda x: (free.dce_sink(x), fnp.sin(x))[1],
-        "gamma_density": fx.grad(lambda x: free.igamma(Y, x).sum()),
+        "gamma_density": grad(lambda x: free.igamma(Y, x).sum()),
         "igamma": lambda x: free.igamma(Y, x),
         "igamma_grad_a": lambda x: free.igamma_grad_a(Y, x),
         "igammac": lambda x: free.igammac(Y, x),
@@ -210,4 +213,4 @@ def test_programs_have_their_derivatives(name: str) -> None:
 
 def test_an_accuracy_is_refused_where_jax_has_none() -> None:
     with pytest.raises(NotImplementedError, match="erf takes no accuracy in JAX"):
-        jax.make_jaxpr(to_jax(lambda x: bind1(Erf(lax.AccuracyMode.HIGHEST), x)))(X)
+        jax.make_jaxpr(to_jax(functools.partial(bind1, Erf(lax.AccuracyMode.HIGHEST))))(X)

@@ -20,7 +20,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_first_order
 from tracefx.interop.jax.exporting_bridge import handed_over
-from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, room_for, settings_of_jax
+from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, records, room_for, settings_of_jax
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, name_of, require_callable
 from tracefx.transforms.statics import StaticArguments
@@ -99,11 +99,14 @@ def to_jax(
 
 
 def _run(export: Export, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
-    program = traced.jaxpr
-    key = (export, "entry", traced.name)
-    entry = program.memo.get(key, lambda: jax.jit(export.function(program, traced.name), inline=True))
+    """Where JAX records what is done, it is done equation by equation, which keeps their lines; else compiled."""
+    program, name = traced.jaxpr, traced.name
+    inputs = [*_constants(traced), *given]
+    if records():
+        return export.run(program, inputs)
+    entry = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
     with room_for(program):
-        return cast("list[jax.Array]", entry(*_constants(traced), *given))
+        return cast("list[jax.Array]", entry(*inputs))
 
 
 def _constants(traced: Trace) -> Sequence[jax.Array]:

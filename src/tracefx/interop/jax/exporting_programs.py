@@ -34,6 +34,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source import Provenance
 from tracefx.core.values import Value
+from tracefx.interop.jax.exporting_places import written_at
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
@@ -85,6 +86,11 @@ class _Axes(Handler):
         return self.inner.bind(prim, args)
 
 
+def records() -> bool:
+    """Whether JAX records what is done, under `jax.jit` and the like."""
+    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # as above
+
+
 def wide_numbers() -> bool:
     """Whether JAX's default numbers are of 64 bits."""
     return bool(jax.numpy.result_type(float) == dtypes.float64)
@@ -134,12 +140,8 @@ class Export:
             return literal(atom) if isinstance(atom, Literal) else cast("jax.Array", env[atom.index])
 
         for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
-            scope = _scope(eqn.source)
             operands = [read(a) for a in eqn.inputs]
-            if scope:
-                with jax.named_scope("/".join(scope)):
-                    outs = self.apply(eqn.prim, operands)
-            else:
+            with written_at(eqn.source), _scope(eqn.source):
                 outs = self.apply(eqn.prim, operands)
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
@@ -230,8 +232,8 @@ def _by_user(rule: UserRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequ
     return outs if isinstance(outs, tuple | list) else [outs]
 
 
-def _scope(source: Provenance | None) -> tuple[str, ...]:
-    return () if source is None else source.scope
+def _scope(source: Provenance | None) -> AbstractContextManager[object]:
+    return jax.named_scope("/".join(source.scope)) if source is not None and source.scope else nullcontext()
 
 
 # ------------------------------------------------------------------ values
