@@ -35,6 +35,15 @@ BINARY: Final = (
     "lax.le lax.gt lax.ge"
 )
 
+LOSING_WEAKNESS: Final = " ".join(
+    [
+        *[f"scipy.special.{name}" for name in ("erfcx", "dawsn", "ndtr", "ndtri", "log_ndtr", "owens_t", "expi")],
+        *[f"scipy.special.{name}" for name in ("exp1", "expn", "sici", "fresnel", "spence", "gamma", "gammasgn")],
+        *[f"scipy.special.{name}" for name in ("poch", "beta", "rel_entr", "kl_div", "logit", "hyp1f1", "hyp2f1")],
+        *[f"scipy.special.{name}" for name in ("wofz", "loggamma", "multigammaln")],
+    ]
+)
+
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     # ------------------------------------------------------------------ weak types
     differs(
@@ -43,6 +52,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         *(f"{aspect} (weak float32[2])" for aspect in ("value", "compiled", "vmap")),
     ),
     differs("the same", "nn.softplus nn.mish", "value all bool: weak_type"),
+    differs("the same", LOSING_WEAKNESS, "dtype (weak"),
     differs(
         "places are never weak",
         "numpy.argpartition",
@@ -130,6 +140,17 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "JAX scales numbers of 16 bits before it takes more of them",
         "scipy.fft.idct",
         "value all bfloat16",
+    ),
+    differs(
+        "numbers of any real dtype are taken; JAX refuses all but those of 32 and 64 bits",
+        "scipy.special.ndtr scipy.special.ndtri scipy.special.log_ndtr scipy.special.spence",
+        "dtype all float16",
+        "dtype ([1, 2, 3, 1])",
+    ),
+    differs("numbers of 16 bits stay such; JAX gives more of them", "scipy.special.owens_t", "dtype all float16"),
+    differs("orders may be floats that are whole, as SciPy's", "scipy.special.polygamma", "dtype all float16"),
+    differs(
+        "an order that is negative is told; JAX gives nothing", "scipy.special.bessel_jn", "error (float32[1], v=-1)"
     ),
     # ------------------------------------------------------------------ what is not here
     differs(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from attrs import evolve
 
@@ -21,14 +22,16 @@ import tracefx.scipy.interpolate
 import tracefx.scipy.linalg
 import tracefx.scipy.ndimage
 import tracefx.scipy.signal
+import tracefx.scipy.special
 from tests.differential import harness
-from tests.differential.harness import Found
-from tests.differential.records import THEIRS, Record, Weak, call, grid, record
+from tests.differential.comparing import Found
+from tests.differential.records import THEIRS, Record, Weak, call, grid, record, reference
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.handler import Tracer
+from tracefx.testing.tolerances import Ulps
 
 MODULES: Final = {
     "numpy": tracefx.numpy,
@@ -45,6 +48,7 @@ MODULES: Final = {
     "scipy.linalg": tracefx.scipy.linalg,
     "scipy.ndimage": tracefx.scipy.ndimage,
     "scipy.signal": tracefx.scipy.signal,
+    "scipy.special": tracefx.scipy.special,
     "image": tracefx.image,
 }
 # What isn't a function from arrays to arrays, with what it is.
@@ -98,6 +102,7 @@ OTHERS: Final = {
     "scipy.linalg": ("cho_factor", "funm"),
     "scipy.ndimage": (),
     "scipy.signal": (),
+    "scipy.special": (),
     "image": ("ResizeMethod",),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
@@ -161,7 +166,14 @@ def test_every_update_has_a_record() -> None:
 
 # ------------------------------------------------------------------ planted mistakes
 
-SINE: Final = record("sin", call(grid(3)), call(Weak(grid(2))), refused=[call("a")], dtypes=("float64", "int32"))
+SINE: Final = record(
+    "sin",
+    call(grid(3)),
+    call(Weak(grid(2))),
+    refused=[call("a")],
+    dtypes=("float64", "int32"),
+    reference=reference(np.sin, Ulps(4, 4), call(grid(3)), values=[call(grid(3))]),
+)
 
 
 def planted(wrong: Callable[..., Any]) -> Record:
@@ -198,6 +210,10 @@ MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Found]],
     ("grad", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
     ("second", straight, harness.derivatives),
     ("vmap", only_evaluated, harness.batches),
+    ("value of reference float64", lambda x: fnp.sin(x.astype("float32")).astype(x.dtype), harness.values),
+    ("value of reference float32", lambda x: fnp.sin(x) * (1 + 1e-6), harness.values),
+    ("jvp of reference", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
+    ("vmap (float64", only_evaluated, harness.batches),
 )
 
 
