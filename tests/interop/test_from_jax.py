@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import re
+import weakref
 from functools import partial
 from typing import Any, NamedTuple, assert_type
 
@@ -334,6 +337,36 @@ def test_the_type_of_the_function_is_kept() -> None:
     assert repr(ours) == "from_jax(halved)"
     with pytest.raises(TypeError):
         ours(jnp.ones(3), other=4.0)  # type: ignore[call-arg]  # the mistake that is tested
+
+
+def test_imports_of_a_function_are_shared_and_die_with_it() -> None:
+    traced = []
+
+    def f(x: Any) -> Any:
+        traced.append(x)
+        return x * 2
+
+    assert from_jax(f)(X).tolist() == from_jax(f)(X).tolist()
+    assert len(traced) == 1
+    from_jax(f, rules={"mul": lambda x, y, out_dtype: x})(X)
+    assert len(traced) == 2
+    traced.clear()
+    alive = weakref.ref(f)
+    del f
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
+
+
+@from_jax
+def decorated(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+def test_imported_functions_are_pickled() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    again = pickle.loads(pickle.dumps(from_jax(loss)))
+    assert again(X, X).tolist() == from_jax(loss)(X, X).tolist()
 
 
 class Model:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import MappingProxyType, MethodType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar, cast, final, overload
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -27,6 +29,7 @@ from tracefx.interop.jax.reasons import REASONS
 from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.transforms.arguments import name_of, require_callable
+from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +84,27 @@ def _settings() -> tuple[object, ...]:
 
 
 @final
+class _Imports:
+    """What functions have been imported as, by kinds of arguments; it dies with the function."""
+
+    __slots__ = ("_by_function", "_lock")
+
+    def __init__(self) -> None:
+        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[_Signature, _Imported]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, fun: Callable[..., Any]) -> dict[_Signature, _Imported]:
+        """Those of a plain function. What is called in another way, a method say, may be what changes itself."""
+        if not isinstance(fun, FunctionType):
+            return {}
+        with self._lock:
+            return self._by_function.setdefault(fun, {})
+
+
+_IMPORTS: Final = _Imports()
+
+
+@final
 class FromJax(Generic[P, R]):
     """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
 
@@ -93,7 +117,7 @@ class FromJax(Generic[P, R]):
         self._fun = fun
         self._name = name_of(fun)
         self._rules = rules
-        self._known: dict[_Signature, _Imported] = {}
+        self._known = {} if rules else _IMPORTS.of(fun)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
@@ -170,6 +194,11 @@ class FromJax(Generic[P, R]):
     @override
     def __repr__(self) -> str:
         return f"from_jax({self._name})"
+
+    @override
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference where a module has it under its name, as decorated functions are; else by function."""
+        return reference(self) or (FromJax, (self._fun, dict(self._rules)))
 
 
 def _value(leaf: object) -> Value | None:
