@@ -11,11 +11,14 @@ from functools import cache
 from html import unescape
 from pathlib import Path
 
+from playwright.sync_api import sync_playwright
+
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.places import with_links
 from docs.building.reference import Reference, missing, reference
 from docs.building.sources import find, public
 from tests.names import names
+from tests.pictures.test_browser import CHROMIUM, OPTIONS
 
 PROJECT = Path(__file__).parent.parent
 
@@ -50,6 +53,32 @@ def left_over(text: str) -> list[str]:
     return [each for each in paragraphs if re.search(r"^(- |\| |>>> |```|:::)", each, re.MULTILINE)]
 
 
+LOOKED_AT = (
+    *("index", "tour", "moving", "names", "gallery/count", "benchmarks/cpu-2-cores"),
+    *("reference/index", "reference/numpy/creating", "reference/tracefx/arrays"),
+)
+"""Pages with much code, with wide tables and with long names."""
+
+
+def wrong_on_a_phone(site: Path) -> list[str]:
+    """What Chromium says of pages that are opened from the disk, as wide as a phone."""
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda asked: wrong.append(asked.url) if asked.url.startswith("http") else None)
+        for name in LOOKED_AT:
+            page.goto((site / f"{name}.html").as_uri())
+            beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            wrong += [f"{name} is wider than the screen"] if beyond else []
+        page.click("label.md-header__button[for=__search]")
+        page.locator(".md-search__input").press_sequentially("einsum")
+        page.wait_for_selector(".md-search-result__item a[href*='numpy/products.html']")
+        browser.close()
+    return wrong
+
+
 def test_the_site(tmp_path: Path) -> None:
     """One test, since building takes a while."""
     process = built(tmp_path)
@@ -60,6 +89,8 @@ def test_the_site(tmp_path: Path) -> None:
     assert without_a_place(pages) == []
     assert {file: found for file, text in texts.items() if (found := from_elsewhere(text))} == {}
     assert {file: found for file, text in pages.items() if (found := left_over(text))} == {}
+    if CHROMIUM is not None:  # where there is none, tests/pictures say so
+        assert wrong_on_a_phone(tmp_path) == []
 
 
 def test_what_is_wrong_with_a_page_is_found() -> None:

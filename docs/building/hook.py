@@ -43,8 +43,16 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
+def _for_search(file: str) -> dict[str, Any]:
+    """The functions of the root are what most people look for; in tables of names and figures everything is found."""
+    if file == "names.md" or file.startswith("benchmarks/"):
+        return {"search": {"exclude": True}}
+    return {"search": {"boost": 4}} if file.startswith(f"{FOLDER}/tracefx/") else {}
+
+
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
+    page.meta.update(_for_search(file))
     if page.file.generated_by is None or file in _GUESTS:
         markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
         markdown += f"\n{_MADE.pages.get(file, '')}"
