@@ -382,6 +382,20 @@ def test_paper_shows_all_lines(visit: Any) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") > 1100
 
 
+def test_inputs_of_bodies_show_what_they_are_outside(visit: Any) -> None:
+    page = visit("program")
+    body = page.locator('.f:has(> summary u:text-is("scan")) > .in > .h b').first
+    body.hover()
+    operand = row(page, "scan").locator("code > b").last
+    assert classes(operand) == {"use"}
+    assert f"outside {operand.inner_text()}" in page.locator(".told").inner_text()
+    again = page.locator(".h a", has_text="as in line").first
+    again.click()
+    first = row(page, "jit(normalise)")
+    assert "pin" in classes(first)
+    assert page.evaluate("document.activeElement.id") == first.get_attribute("id")
+
+
 def test_the_curve_of_memory_leads_to_lines(visit: Any) -> None:
     page = visit("program")
     curve = page.locator(".time").bounding_box()

@@ -56,7 +56,10 @@
     for (const e of $$(`.node[data-n="${id.slice(1)}"]`)) mark(e, how);
   };
   const isBinder = (e) => e.nextElementSibling?.tagName === "I";
+  const outside = (binder) => binder.closest(".in")?.parentElement.querySelector(`:scope > summary b[data-v="${binder.dataset.o}"]:not(:has(+ i))`);
   const markVariable = (key) => {
+    const input = (byVariable.get(key) || []).find((e) => e.dataset.o);
+    if (input && outside(input)) mark(outside(input), "use"); // what it is outside of the body
     for (const e of byVariable.get(key) || [])
       mark(e, e.tagName === "B" ? (isBinder(e) ? "def" : "use") : e.classList.contains("wide") ? "over" : e.classList.contains("node") ? "def" : "use");
   };
@@ -107,8 +110,10 @@
       if (def) parts.push(make("strong", {}, def.textContent + def.nextElementSibling.textContent));
       else if (all[0]) parts.push(make("strong", {}, all[0].textContent));
       const place = (e) => link(rowOf(e).querySelector(".n").textContent, () => reveal(rowOf(e)));
-      if (def && rowOf(def)) parts.push(part("made in line", place(def)));
+      if (def?.closest(".h")) parts.push(part("is", "an input of the body"));
+      else if (def && rowOf(def)) parts.push(part("made in line", place(def)));
       else if (def) parts.push(part("is", "an input"));
+      if (def?.dataset.o && outside(def)) parts.push(part("outside", outside(def).textContent));
       const list = make("span");
       uses.slice(0, 12).forEach((e, i) => list.append(i ? ", " : "", place(e)));
       if (uses.length > 12) list.append(` and ${uses.length - 12} more`);
@@ -180,6 +185,13 @@
     if (target.closest(".t")) { event.preventDefault(); const d = target.closest("details"); d.open = !d.open; return; }
     if (!target.closest("main") || dragged) return;
     if (target.closest(".f > summary")) event.preventDefault();
+    if (target.closest(".h a")) {
+      event.preventDefault();
+      const there = document.getElementById(target.closest("a").hash.slice(1));
+      pin({ row: there.id });
+      reveal(there);
+      return;
+    }
     if (target.closest("button, a, .ins > summary")) return;
     const time = target.closest(".time");
     if (time) {
