@@ -66,19 +66,24 @@ def _numbers(name: str, n: int, m: int, axis: int) -> Array:
     return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
-def _plus(numbers: Array, k: int, name: str) -> Array:
-    return elementwise.add(numbers, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
+def _diagonal(name: str, n: int, m: int, k: int) -> int:
+    """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
+    return max(-n, min(static_int(name, k, "k"), m))
+
+
+def _plus(numbers: Array, k: int) -> Array:
+    return elementwise.add(numbers, Literal(k, ShapedArray((), dtypes.int32)))
 
 
 def _below(name: str, n: int, m: int, k: int) -> Array:
     """Which elements of a matrix are on diagonal `k` or below."""
-    return comparison.ge(_plus(_numbers(name, n, m, 0), k, name), _numbers(name, n, m, 1))
+    return comparison.ge(_plus(_numbers(name, n, m, 0), _diagonal(name, n, m, k)), _numbers(name, n, m, 1))
 
 
 def _on(name: str, n: int, m: int, k: int) -> Array:
     """Which elements of a matrix are on diagonal `k`."""
     rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
-    return comparison.eq(_plus(rows, k, name), columns)
+    return comparison.eq(_plus(rows, _diagonal(name, n, m, k)), columns)
 
 
 def tril(m: ArrayLike, k: int = 0) -> Array:
@@ -89,7 +94,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     """
     x = _matrices("tril", m)
     m, n = x.aval.shape[-2:]
-    diagonal = static_int("tril", k, "k")
+    diagonal = _diagonal("tril", m, n, k)
     if (found := numpys(lambda v: np.where(np.tri(m, n, diagonal, bool), v, 0), x)) is not None:
         return found
     below = _below("tril", m, n, diagonal)
@@ -104,7 +109,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     """
     x = _matrices("triu", m)
     m, n = x.aval.shape[-2:]
-    diagonal = static_int("triu", k, "k") - 1
+    diagonal = _diagonal("triu", m, n, k) - 1
     if (found := numpys(lambda v: np.where(np.tri(m, n, diagonal, bool), 0, v), x)) is not None:
         return found
     below = _below("triu", m, n, diagonal)
@@ -144,7 +149,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         return basis.full(x.aval.update(shape=(*stacks, 0)), 0)
     # A gather, since its transpose writes the places of the diagonal alone: that of a strided slice fills the matrix.
     numbers = shape.broadcasted_iota(dtypes.int32, (count, 1), 0)
-    places = shape.concatenate([_plus(numbers, first, "offset") for first in (rows, columns)], 1)
+    places = shape.concatenate([_plus(numbers, first) for first in (rows, columns)], 1)
     at = len(stacks)
     of_matrix = GatherDimensionNumbers(range(at), (at, at + 1), (at, at + 1))
     return gather(x, places, of_matrix, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)

@@ -109,7 +109,7 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     return shape.squeeze(x, some_axes("squeeze", axis, x.aval.ndim))
 
 
-def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     """`a` with new axes of size 1 at the places `axis` of the result.
 
     >>> expand_dims(np.zeros(3), (0, 2)).shape

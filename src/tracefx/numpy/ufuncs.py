@@ -17,6 +17,7 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import METHODS, Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
@@ -209,6 +210,8 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
 
+    A quotient with one infinity in it is that of the array API, `x1 / x2`, where Python has NaN or -1.
+
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
     """
@@ -216,7 +219,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     dtype = x.aval.dtype
     if dtype.kind == "u":
         return arithmetic.div(x, y)
-    if (found := numpys(np.floor_divide, x, y)) is not None:
+    if (found := numpys(_floored, x, y)) is not None:
         return found
     if dtypes.is_integer(dtype):
         quotient = arithmetic.div(x, y)
@@ -224,6 +227,13 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         inexact_ = comparison.ne(arithmetic.rem(x, y), like(x, 0))
         return choose(bitwise.bitwise_and(opposite, inexact_), arithmetic.sub(quotient, like(x, 1)), quotient)
     return _float_divmod(x, y)
+
+
+def _floored(x: NDArray, y: NDArray) -> NDArray:
+    quotient: NDArray = np.floor_divide(x, y)
+    if np.isfinite(x).all() and np.isfinite(y).all():
+        return quotient
+    return np.where(np.isinf(x) | np.isinf(y), x / y, quotient)
 
 
 def _float_divmod(x: Value, y: Value) -> Array:
@@ -236,8 +246,11 @@ def _float_divmod(x: Value, y: Value) -> Array:
     lowered = arithmetic.sub(quotient, like(x, 1.0))
     quotient = rounding.round(choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
     # A zero has the sign of the quotient before it was rounded.
-    zero = arithmetic.mul(like(x, 0.0), selection.stop_gradient(arithmetic.div(x, y)))
-    return choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient)
+    exact = selection.stop_gradient(arithmetic.div(x, y))
+    zero = arithmetic.mul(like(x, 0.0), exact)
+    infinity = like(x, math.inf)
+    infinite = bitwise.bitwise_or(comparison.eq(magnitude.abs(x), infinity), comparison.eq(magnitude.abs(y), infinity))
+    return choose(infinite, exact, choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient))
 
 
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:

@@ -35,6 +35,9 @@ NUMBERS: Final = Domain("numbers", lambda d: dtypes.is_integer(d) or dtypes.is_i
 REALS: Final = Domain("integers or floats", lambda d: dtypes.is_integer(d) or dtypes.is_float(d))
 FLOATS: Final = Domain("floats", dtypes.is_float)
 INEXACT: Final = Domain("floats or complex numbers", dtypes.is_inexact)
+COMPLEX_MENDED: Final = Domain(
+    "floats or complex numbers", dtypes.is_inexact, mending=frozenset({dtypes.complex64, dtypes.complex128})
+)
 LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
 
 

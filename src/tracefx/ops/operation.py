@@ -217,11 +217,14 @@ class Domain:
     accepts: Callable[[DType], bool]
     keys: bool = field(default=False, kw_only=True)
     """Whether random keys, which are no numbers, are taken too."""
+    mending: frozenset[DType] = field(default=frozenset(), kw_only=True)
+    """The dtypes for which a kernel mends what NumPy's function gives."""
     plain: frozenset[DType] = field(init=False, repr=False)
-    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each."""
+    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each, and has the function for."""
 
     def __attrs_post_init__(self) -> None:
-        plain = frozenset(d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8)
+        stored = [d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8]
+        plain = frozenset(stored) - self.mending
         object.__setattr__(self, "plain", plain)
 
     def takes(self, dtype: DType) -> bool:
