@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_type
 
@@ -430,6 +433,53 @@ def test_prints_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
     jax.grad(to_jax(f))(1.5)
     jax.effects_barrier()
     assert capfd.readouterr().out == "x is 1.5\n"
+
+
+# ------------------------------------------------------------------ as functions
+
+
+@interop.to_jax
+def decorated(x: fx.Array) -> fx.Array:
+    return fnp.sin(x)
+
+
+def test_they_are_pickled() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    again = pickle.loads(pickle.dumps(to_jax(weighed, static_argnums=1)))
+    near(again(X, 3), X * 3)
+
+
+def weighed(x: Any, n: int) -> Any:
+    assert type(n) is int
+    return x * n
+
+
+def test_methods_may_be_decorated() -> None:
+    class Scaled:
+        by = 3.0
+
+        def __call__(self, x: Any) -> Any:
+            return to_jax(self._scaled)(x)
+
+        def _scaled(self, x: Any) -> Any:
+            return self.by * x
+
+    near(jax.jit(Scaled())(X), 3 * X)
+    near(jax.vmap(to_jax(Scaled()._scaled))(X), 3 * X)
+
+
+def test_what_was_made_goes_with_the_function() -> None:
+    def f(x: fx.Array) -> fx.Array:
+        return fnp.sin(x) * 2
+
+    alive = weakref.ref(f)
+    exported = to_jax(f)
+    jax.vmap(jax.jit(jax.grad(exported)))(X)
+    exported(X)
+    del exported, f
+    jax.clear_caches()
+    gc.collect()
+    assert alive() is None
 
 
 # ------------------------------------------------------------------ bad input
