@@ -347,6 +347,16 @@ def test_tables_of_complex_functions(name: str, wrap: Any, dtype: str) -> None:
             assert same_part(got.imag, y), (z, got, x, y)
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_a_number_alone_is_no_different(name: str) -> None:
+    f = getattr(fnp, name)
+    for z in (0.25 - 0.5j, complex(INF, 1.0), complex(-INF, INF), complex(NAN, 0.0), complex(0.0, INF)):
+        alone, among = np.asarray(f(fnp.asarray(z))), np.asarray(f(fnp.asarray([z])))
+        assert alone.shape == ()
+        assert alone.dtype == among.dtype
+        np.testing.assert_array_equal(alone, among[0])
+
+
 HALVES: Final = np.array([complex(a, b) for a in ANY for b in ANY], np.complex128)
 ODD: Final = ("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh")
 CONJUGATE: Final = (*ODD, "acos", "acosh", "cos", "cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt")

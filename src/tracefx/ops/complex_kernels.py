@@ -9,7 +9,7 @@ from tracefx.core.dtypes import NDArray
 
 def expm1(x: NDArray) -> NDArray:
     """NumPy's, but `exp(x) - 1` at infinities and NaNs, and real for real numbers."""
-    out: NDArray = np.expm1(x)
+    out: NDArray = np.asarray(np.expm1(x))
     a, b = x.real, x.imag
     where_real = b == 0
     lost = ~np.isfinite(x)
@@ -25,7 +25,7 @@ def expm1(x: NDArray) -> NDArray:
 
 def log1p(x: NDArray) -> NDArray:
     """NumPy's, whose real part loses the digits of a small `x`."""
-    out: NDArray = np.log1p(x)
+    out: NDArray = np.asarray(np.log1p(x))
     a, b = x.real, x.imag
     small = (abs(a) < 0.5) & (abs(b) < 0.5)
     if small.any():
@@ -35,7 +35,7 @@ def log1p(x: NDArray) -> NDArray:
 
 def tanh(x: NDArray) -> NDArray:
     """NumPy's, but with the array API's zero at infinities: that of the operand, not that of a sine."""
-    out: NDArray = np.tanh(x)
+    out: NDArray = np.asarray(np.tanh(x))
     end = np.isinf(x.real)
     if end.any():
         out.imag[...] = np.where(end, np.copysign(0, x.imag), out.imag)
@@ -44,7 +44,7 @@ def tanh(x: NDArray) -> NDArray:
 
 def tan(x: NDArray) -> NDArray:
     """`-1j * tanh(1j * x)`, with the same zeros."""
-    out: NDArray = np.tan(x)
+    out: NDArray = np.asarray(np.tan(x))
     end = np.isinf(x.imag)
     if end.any():
         out.real[...] = np.where(end, np.copysign(0, x.real), out.real)
