@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from docs.building.chapters import GUIDES
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.places import with_links
 from docs.building.reference import Reference, missing, reference
@@ -106,6 +107,10 @@ def test_every_counterpart_of_a_name_of_jax_is_in_the_reference() -> None:
     same = [row.here for row in rows if row.here == f"tracefx{row.jax.removeprefix('jax')}"]
     assert len(same) > 1000
     assert missing(same, made()) == []
+
+
+def test_pages_with_a_guide_are_there() -> None:
+    assert {f"reference/{page}" for page in GUIDES} - set(made().pages) == set()
 
 
 def test_sessions_become_code() -> None:
