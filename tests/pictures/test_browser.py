@@ -69,7 +69,7 @@ def visit(browser: Browser, pages: dict[str, Path]) -> Iterator[Any]:
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.set_default_timeout(5000)
+        page.set_default_timeout(20_000)
         page.goto(pages[name].as_uri())
         return page
 

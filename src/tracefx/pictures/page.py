@@ -106,7 +106,7 @@ def page_of(title: str, stages: Sequence[Stage]) -> Page:
 
 
 def _tab(pane: str, title: str, count: str) -> str:
-    return f'<button class="tab" data-pane="{pane}" aria-pressed="true">{title}{count}</button>'
+    return f'<button class="tab" data-pane="{pane}" aria-pressed="true" title="show or hide">{title}{count}</button>'
 
 
 def _asset(name: str) -> str:

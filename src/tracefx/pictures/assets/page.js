@@ -232,7 +232,8 @@
   };
   for (const tab of $$(".tab")) tab.onclick = () => {
     const pane = panes.find((p) => p.dataset.pane === tab.dataset.pane);
-    const off = !narrow.matches && !pane.classList.contains("off") && panes.filter((p) => !p.classList.contains("off")).length > 1;
+    const box = pane.getBoundingClientRect(), seen = box.left < innerWidth - 40 && box.right > 40; // one that is out of sight is fetched
+    const off = !narrow.matches && seen && !pane.classList.contains("off") && panes.filter((p) => !p.classList.contains("off")).length > 1;
     if (off) {
       pane.classList.add("off");
       tab.setAttribute("aria-pressed", "false");
