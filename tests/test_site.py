@@ -104,7 +104,7 @@ def test_what_is_wrong_with_a_page_is_found() -> None:
 def test_every_counterpart_of_a_name_of_jax_is_in_the_reference() -> None:
     """What is public is found here by other means than those that make the pages."""
     rows = [row for listed in names().values() for row in listed]
-    same = [row.here for row in rows if row.here == f"tracefx{row.jax.removeprefix('jax')}"]
+    same = [name for row in rows if row.here == (name := f"tracefx{row.jax.removeprefix('jax')}")]
     assert len(same) > 1000
     assert missing(same, made()) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -21,18 +21,14 @@ _GUESTS: Final = {there: path for path, there in guests().items()}
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """The navigation has a place for the reference: `reference/`. Its pages go there."""
-    config.nav = _with_reference(config.nav)
+    """The navigation has a place for the reference, the chapter whose page is `reference/`. Its pages go there."""
+    chapters = cast("list[dict[str, object]]", config.nav)  # as it stands in the file
+    config.nav = [{title: _pages(below) for title, below in chapter.items()} for chapter in chapters]
     config.watch.append(str(PROJECT / "src" / "tracefx"))
 
 
-def _with_reference(item: Any) -> Any:
-    """The navigation, which MkDocs has as it stands in the file: text, lists and dicts."""
-    if isinstance(item, list):
-        return [_with_reference(each) for each in item]
-    if isinstance(item, dict):
-        return {title: _with_reference(each) for title, each in item.items()}
-    return list(_MADE.navigation) if item == f"{FOLDER}/" else item
+def _pages(below: object) -> object:
+    return list(_MADE.navigation) if below == f"{FOLDER}/" else below
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -184,7 +184,7 @@ def _place(page: Page, entry: Entry) -> tuple[int, bool]:
 
 def _overview(chapters: Sequence[Chapter]) -> str:
     """What follows the text of the first page."""
-    rows = []
+    rows: list[str] = []
     for chapter in chapters:
         about = (
             first_sentence(read(home(chapter.module)).docstring)
