@@ -25,6 +25,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import callables, controlled, first_order
+from tracefx.interop.jax.foreign import foreign
 from tracefx.interop.jax.reasons import REASONS
 from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
@@ -151,7 +152,7 @@ class FromJax(Generic[P, R]):
             return [x for i, x in enumerate(outs) if i not in places]
 
         flat.__name__ = self._name
-        translation = Translation(RULES, REASONS, self._rules, key.x64, key.axes)
+        translation = Translation(RULES, REASONS, foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
         if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
             self._require_wide(avals)

@@ -6,7 +6,7 @@ translation, the equation and its operands. Programs inside of equations become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
@@ -48,6 +48,9 @@ class Equation(Protocol):
     @property
     def outvars(self) -> Sequence[Any]: ...
 
+    @property
+    def effects(self) -> Collection[object]: ...
+
 
 class Program(NamedTuple):
     """A program of JAX as one of ours, whose first inputs are the arrays that JAX's holds."""
@@ -68,6 +71,8 @@ class Translation:
     """For the primitives that are no operations of the same name and parameters."""
     reasons: Mapping[str, str]
     """Why primitives are not translated."""
+    others: Rule
+    """For those of other libraries."""
     own: Mapping[str, UserRule]
     """The user's rules, which go before all others."""
     x64: bool
@@ -147,13 +152,15 @@ class Translation:
             outs = rule(self, eqn, args)
         elif name in VOCABULARY and name not in self.reasons:
             outs = bind(operation_from_jax(name, eqn.params), *_of_one_shape(name, eqn, args))
-        else:
+        elif name in self.reasons:
             raise self.untranslated(name)
+        else:
+            outs = self.others(self, eqn, args)
         _require_types(eqn, outs)
         return outs
 
     def untranslated(self, name: str) -> MissingRuleError:
-        reason = self.reasons.get(name, "it is none of JAX's own, or newer than this")
+        reason = self.reasons.get(name, "it has effects, or does what JAX can't trace")
         return MissingRuleError(
             f"from_jax: JAX's primitive {name!r}{at(ORIGIN.get())} has no counterpart in tracefx: {reason}. To say "
             f"what it does, give from_jax(f, rules={{{name!r}: rule}}), where rule(*arrays, **parameters) gets the "
