@@ -11,7 +11,7 @@ from typing_extensions import CapsuleType, override
 
 from tracefx.core import methods
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.errors import (
     ConcretizationError,
@@ -21,6 +21,7 @@ from tracefx.core.errors import (
 )
 from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal, Scalar
+from tracefx.core.residence import Resident
 
 ArrayLike: TypeAlias = methods.Like["Array"]
 IndexPart: TypeAlias = methods.IndexPart["Array"]
@@ -47,7 +48,7 @@ def is_jaxs(x: object) -> bool:
     return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
 
 
-class Array:
+class Array(Resident):
     """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
 
     Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
@@ -63,10 +64,6 @@ class Array:
     @abstractmethod
     def aval(self) -> ShapedArray:
         """The array's type."""
-
-    @abstractmethod
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        """The numbers, or `error` where they aren't known."""
 
     # ------------------------------------------------------------------ what the type says
 
@@ -97,19 +94,6 @@ class Array:
     @property
     def nbytes(self) -> int:
         return self.size * self.itemsize
-
-    @property
-    def device(self) -> Device | None:
-        """Where the numbers are; None if there are none yet, in whose place functions that make arrays take it."""
-        return None
-
-    def devices(self) -> set[Device]:
-        """The devices that the numbers are on; none if there are none yet."""
-        return set() if self.device is None else {self.device}
-
-    def platform(self) -> str:
-        """The kind of device that the numbers are or will be on, such as "cpu"."""
-        return BACKEND.value.platform if self.device is None else self.device.platform
 
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
         """The array on a device. What is traced goes where its program runs."""

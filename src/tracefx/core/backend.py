@@ -143,5 +143,17 @@ class Backend(Protocol):
         """Return when the numbers of all are there; raise what went wrong in making them."""
         ...
 
+    def is_ready(self, buffer: Buffer) -> bool:
+        """Whether the numbers are there, or what went wrong in making them is known."""
+        ...
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        """Whether the memory was given back or away."""
+        ...
+
+    def delete(self, buffer: Buffer) -> None:
+        """Give the memory back as soon as nothing needs it."""
+        ...
+
 
 BACKEND: Final[Injected[Backend]] = Injected("the backend that runs compiled programs")

@@ -22,7 +22,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, from_jaxs
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
@@ -244,7 +244,7 @@ def _read(part: IndexPart) -> _Read:
     if isinstance(part, list | tuple | range):
         part = _from_sequence(part)
     if is_jaxs(part):
-        part = as_array(as_value(part))
+        part = from_jaxs(part)
     if not isinstance(part, Array | np.ndarray):
         raise TypeError(
             f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
@@ -457,8 +457,9 @@ def take_along_axis(
 ) -> Array:
     """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
 
-    The other axes broadcast. Indices out of bounds are treated as in `take`, but negative ones count from the end with
-    "clip" too, unless `wrap_negative_indices` is False: then they are out of bounds.
+    The other axes broadcast. Indices out of bounds are treated as in `take`, or give zeros if `mode` is "one_hot".
+    Negative ones count from the end, with "clip" too, unless `wrap_negative_indices` is False: then they are out of
+    bounds.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]
@@ -475,6 +476,8 @@ def take_along_axis(
         and (there := _taken(lambda v, i: np.take_along_axis(v, i, along), x, given)) is not None
     ):  # fmt: skip
         return there
+    if mode == "one_hot":
+        mode, fill_value = "fill", 0
     found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
     others = [i for i in range(x.aval.ndim) if i != along]
     lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])

@@ -291,3 +291,12 @@ class XlaBackend:
 
     def wait(self, buffers: Sequence[Buffer]) -> None:
         runtime.block_until_all_ready(cast(Sequence[runtime.Buffer], buffers))
+
+    def is_ready(self, buffer: Buffer) -> bool:
+        return runtime.is_ready(cast(runtime.Buffer, buffer))
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        return runtime.is_deleted(cast(runtime.Buffer, buffer))
+
+    def delete(self, buffer: Buffer) -> None:
+        runtime.delete(cast(runtime.Buffer, buffer))

@@ -25,6 +25,7 @@ from tracefx.xla.runtime.bindings import (
     CompilationError,
     CompileOptions,
     CompilerOption,
+    DeletedBufferError,
     Device,
     ExecutionError,
     InvalidModuleError,
@@ -113,11 +114,18 @@ class Executable:
         An argument that the program declares as donated is deleted, unless something else still views its memory.
 
         Raises:
-            ExecutionError: for a wrong number or size of arguments, a deleted argument, or a failure on the way.
+            DeletedBufferError: for an argument that was deleted.
+            ExecutionError: for a wrong number or size of arguments, or a failure on the way.
         """
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
+            for i, buffer in enumerate(buffers):
+                if buffer.is_deleted():
+                    raise DeletedBufferError(
+                        f"the compiled {self.name} was given an array, {buffer.aval!r} at place {i}, that was deleted "
+                        "or donated to a program: keep a copy before that"
+                    ) from error
             raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
 
     def named(self, name: str) -> Executable:
