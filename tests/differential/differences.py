@@ -41,6 +41,10 @@ LOSING_WEAKNESS: Final = " ".join(
         *[f"scipy.special.{name}" for name in ("exp1", "expn", "sici", "fresnel", "spence", "gamma", "gammasgn")],
         *[f"scipy.special.{name}" for name in ("poch", "beta", "rel_entr", "kl_div", "logit", "hyp1f1", "hyp2f1")],
         *[f"scipy.special.{name}" for name in ("wofz", "loggamma", "multigammaln")],
+        *[f"scipy.stats.{name}.pmf" for name in ("bernoulli", "betabinom", "nbinom", "geom")],
+        *[f"scipy.stats.{name}.cdf" for name in ("beta", "truncnorm", "gamma", "chi2", "poisson")],
+        *[f"scipy.stats.{name}.pdf" for name in ("norm", "cauchy", "laplace", "logistic", "uniform", "gumbel_r")],
+        *[f"scipy.stats.{name}.pdf" for name in ("pareto", "t", "gamma", "chi2", "beta", "truncnorm")],
     ]
 )
 
@@ -221,6 +225,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("the same", "numpy.isposinf numpy.isneginf", "value all complex64"),
     differs("the same", "numpy.sum numpy.prod", "error (float32[2, 3, 2], where=float32[2])"),
     differs("the same", "numpy.take", "error (float32[3, 4], 1.5)"),
+    differs("the same", "scipy.stats.multinomial.pmf", "error (float32[3], 6, float32[3])"),
     differs("the same", "numpy.ndarray.take", "error (float32[2, 3], float32[1])"),
     differs("what is no array is a TypeError; JAX looks at it too late", UPDATES, "error (float32[3, 4], 0, None)"),
     differs("the same", "numpy.clip", "error (None)"),

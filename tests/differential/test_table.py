@@ -23,6 +23,7 @@ import tracefx.scipy.linalg
 import tracefx.scipy.ndimage
 import tracefx.scipy.signal
 import tracefx.scipy.special
+import tracefx.scipy.stats
 from tests.differential import harness
 from tests.differential.comparing import Found
 from tests.differential.records import THEIRS, Record, Weak, call, grid, record, reference
@@ -152,6 +153,11 @@ def test_every_public_function_has_a_record(module: str) -> None:
         and getattr(MODULES[module], name).__module__.startswith("tracefx.transforms.")
     }
     assert {name for name in public - others if f"{module}.{name}" not in recorded()} == set()
+
+
+def test_every_distribution_and_statistic_has_a_record() -> None:
+    names = {name.split(".")[2] for name in recorded() if name.startswith("scipy.stats.")}
+    assert set(tracefx.scipy.stats.__all__) - {"ModeResult"} == names
 
 
 def test_every_method_and_operator_of_arrays_has_a_record() -> None:
