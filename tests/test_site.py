@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
 from html import unescape
 from pathlib import Path
 
@@ -16,17 +15,13 @@ from playwright.sync_api import sync_playwright
 from docs.building.chapters import GUIDES
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.places import with_links
-from docs.building.reference import Reference, missing, reference
+from docs.building.reference import missing, reference
 from docs.building.sources import find, public
+from docs.building.texts import linked
 from tests.names import names
 from tests.pictures.test_browser import CHROMIUM, OPTIONS
 
 PROJECT = Path(__file__).parent.parent
-
-
-@cache
-def made() -> Reference:
-    return reference()
 
 
 def built(there: Path) -> subprocess.CompletedProcess[str]:
@@ -39,7 +34,7 @@ def built(there: Path) -> subprocess.CompletedProcess[str]:
 def without_a_place(pages: Mapping[str, str]) -> list[str]:
     """The public names that no page has an anchor for."""
     ids = {name for text in pages.values() for name in re.findall(r'\bid="([^"]+)"', text)}
-    return [entry.path for entry in made().entries if entry.path not in ids]
+    return [entry.path for entry in reference().entries if entry.path not in ids]
 
 
 def from_elsewhere(text: str) -> list[str]:
@@ -95,7 +90,7 @@ def test_the_site(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_a_page_is_found() -> None:
-    assert len(without_a_place({"page.html": '<a id="tracefx.grad"></a>'})) == len(made().entries) - 1
+    assert len(without_a_place({"page.html": '<a id="tracefx.grad"></a>'})) == len(reference().entries) - 1
     assert from_elsewhere('<script async src="https://e.org/a.js"><a href="https://e.org">') == ["https://e.org/a.js"]
     assert from_elsewhere("@font-face { src: url(https://e.org/a.woff) }") == ["https://e.org/a.woff"]
     assert left_over("<p>Text:\n- one\n- two</p>") == ["Text:\n- one\n- two"]
@@ -106,11 +101,11 @@ def test_every_counterpart_of_a_name_of_jax_is_in_the_reference() -> None:
     rows = [row for listed in names().values() for row in listed]
     same = [name for row in rows if row.here == (name := f"tracefx{row.jax.removeprefix('jax')}")]
     assert len(same) > 1000
-    assert missing(same, made()) == []
+    assert missing(same, reference()) == []
 
 
 def test_pages_with_a_guide_are_there() -> None:
-    assert {f"reference/{page}" for page in GUIDES} - set(made().pages) == set()
+    assert {f"reference/{page}" for page in GUIDES} - set(reference().pages) == set()
 
 
 def test_sessions_become_code() -> None:
@@ -121,6 +116,13 @@ def test_sessions_become_code() -> None:
     )
     assert fenced(">>> f()  # doctest: +ELLIPSIS\nx\n<BLANKLINE>\ny") == "```pycon\n>>> f()\nx\n\ny\n```\n"
     assert fenced("```python\n>>> 1\n```") == "```python\n>>> 1\n```"
+
+
+def test_names_in_texts_are_links() -> None:
+    text = "As `sum` of `x`, or `numpy.prod`.\n\n```pycon\n>>> `sum`\n```\n[`sum`][there] ``sum``"
+    assert linked(text, {"sum": "a.sum", "numpy.prod": "a.prod", "x": "a.x"}, {"x"}) == (
+        "As [`sum`][a.sum] of `x`, or [`numpy.prod`][a.prod].\n\n```pycon\n>>> `sum`\n```\n[`sum`][there] ``sum``"
+    )
 
 
 def test_what_a_docstring_begins_with() -> None:
@@ -155,4 +157,4 @@ def test_names_are_found_where_they_are_defined() -> None:
 
 
 def test_a_name_without_a_place_is_found() -> None:
-    assert missing(["tracefx.grad", "tracefx.gard"], made()) == ["tracefx.gard"]
+    assert missing(["tracefx.grad", "tracefx.gard"], reference()) == ["tracefx.gard"]

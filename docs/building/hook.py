@@ -21,14 +21,20 @@ _GUESTS: Final = {there: path for path, there in guests().items()}
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """The navigation has a place for the reference, the chapter whose page is `reference/`. Its pages go there."""
+    """Chapters of the navigation whose page is a folder have the pages that are made for it."""
     chapters = cast("list[dict[str, object]]", config.nav)  # as it stands in the file
     config.nav = [{title: _pages(below) for title, below in chapter.items()} for chapter in chapters]
     config.watch.append(str(PROJECT / "src" / "tracefx"))
 
 
 def _pages(below: object) -> object:
-    return list(_MADE.navigation) if below == f"{FOLDER}/" else below
+    match below:
+        case "reference/":
+            return list(_MADE.navigation)
+        case "benchmarks/":
+            return ["benchmarks.md", *[file for file in _GUESTS if file.startswith("benchmarks/")]]
+        case _:
+            return below
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,6 +76,16 @@ class Reference:
     pages: Mapping[str, str]
     navigation: Sequence[NavItem]
     entries: Sequence[Entry] = field(repr=False)
+    places: Places
+
+    def names_of(self, module: str) -> dict[str, str]:
+        """What mkdocstrings calls the names of a module, also as they are named from the root: `numpy.sum`."""
+        prefix = f"{module}."
+        return {
+            path.removeprefix(prefix): identifier
+            for path, identifier in self.places.parts.items()
+            if path.startswith(prefix)
+        }
 
 
 def entries(module: str) -> list[Entry]:
@@ -98,6 +109,7 @@ def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
     return {page: about for page, about in found.items() if about}
 
 
+@functools.cache
 def reference() -> Reference:
     """All of it."""
     here = {chapter: subjects(chapter) for chapter in CHAPTERS if is_there(chapter.module)}
@@ -124,7 +136,7 @@ def reference() -> Reference:
         else:
             navigation.append({chapter.folder: _index(chapter)})
     made[TYPES_FILE] = _types()
-    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything)
+    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything, places)
 
 
 def _index(chapter: Chapter) -> str:
