@@ -14,6 +14,7 @@ from typing import Any, Final, assert_type
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.extend import source_info_util
 
@@ -257,6 +258,24 @@ def test_wide_numbers_are_kept_where_jax_narrows() -> None:
     near(jax.vmap(to_jax(f))(xs), fx.vmap(f)(xs))
 
 
+def test_default_precision_is_jaxs() -> None:
+    def ours(x: Any) -> Any:
+        once, _ = fx.lax.scan(lambda c, _: (c @ x, None), x, None, length=1)
+        return once, fx.lax.conv(x[None, None], x[None, None], (1, 1), "VALID")
+
+    def theirs(x: Any) -> Any:
+        once, _ = jax.lax.scan(lambda c, _: (c @ x, None), x, None, length=1)
+        return once, jax.lax.conv(x[None, None], x[None, None], (1, 1), "VALID")
+
+    x = np.ones((2, 2), np.float32)
+    f = to_jax(ours)
+    for precision in (None, "float32", "BF16_BF16_F32", "highest"):
+        with jax.default_matmul_precision(precision):
+            found, wanted = str(jax.make_jaxpr(f)(x)), str(jax.make_jaxpr(lambda x: theirs(x))(x))
+        for line in ("precision=None", "HIGHEST", "BF16_BF16_F32"):
+            assert found.count(line) == wanted.count(line)
+
+
 # ------------------------------------------------------------------ what functions close over
 
 
@@ -433,6 +452,40 @@ def test_prints_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
     jax.grad(to_jax(f))(1.5)
     jax.effects_barrier()
     assert capfd.readouterr().out == "x is 1.5\n"
+
+
+# ------------------------------------------------------------------ libraries of JAX
+
+
+def test_optax_trains_a_model_of_tracefx() -> None:
+    def model_loss(params: Any, x: Any, y: Any) -> Any:
+        hidden = fx.nn.relu(x @ params["in"] + params["bias"])
+        return fnp.mean((hidden @ params["out"] - y) ** 2)
+
+    draw = np.random.default_rng(0)
+    params = {name: draw.normal(size=size).astype(np.float32) for name, size in (("in", (3, 8)), ("out", (8, 1)))}
+    params["bias"] = np.zeros(8, np.float32)
+    x, y = draw.normal(size=(16, 3)).astype(np.float32), draw.normal(size=(16, 1)).astype(np.float32)
+    optimizer = optax.sgd(0.1)
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        value, slopes = jax.value_and_grad(to_jax(model_loss))(params, x, y)
+        updates, state = optimizer.update(slopes, state)
+        return optax.apply_updates(params, updates), state, value
+
+    @fx.jit
+    def ours(params: Any) -> Any:
+        value, slopes = fx.value_and_grad(model_loss)(params, x, y)
+        return fx.tree.map(lambda p, g: p - 0.1 * g, params, slopes), value
+
+    theirs, state, mine, values = params, optimizer.init(params), params, []
+    for _ in range(3):
+        theirs, state, value = step(theirs, state)
+        mine, wanted = ours(mine)
+        np.testing.assert_allclose(value, wanted, rtol=1e-5)
+        values.append(value)
+    assert values[-1] < values[0]
 
 
 # ------------------------------------------------------------------ as functions

@@ -96,6 +96,12 @@ def wide_numbers() -> bool:
     return bool(jax.numpy.result_type(float) == dtypes.float64)
 
 
+def default_precision() -> str | None:
+    """How precise products are where nothing is said, if JAX is set to anything."""
+    found: str | None = getattr(jax.config, "jax_default_matmul_precision", None)
+    return found
+
+
 @contextmanager
 def settings_of_jax() -> Iterator[None]:
     """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
@@ -166,9 +172,7 @@ class Export:
         """Do an operation by what JAX has like it."""
         if (rule := self.rules.get(type(prim))) is not None:
             return rule(self, prim, args)
-        primitive = PRIMITIVES[prim.name]
-        outs = primitive.bind(*args, **parameters_to_jax(prim))
-        return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
+        return by_name(prim, args)
 
     # -------------------------------------------------------------- programs inside of operations
 
@@ -185,7 +189,7 @@ class Export:
 
     def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
         """A program as one of JAX."""
-        key = (self, "program", wide_numbers())
+        key = (self, "program", wide_numbers(), default_precision())
         return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
 
     def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
@@ -207,6 +211,13 @@ class Export:
 
 
 Rule: TypeAlias = Callable[[Export, Any, Sequence[jax.Array]], Sequence[jax.Array]]
+
+
+def by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Do an operation by the primitive of its name and parameters."""
+    primitive = PRIMITIVES[prim.name]
+    outs = primitive.bind(*args, **parameters_to_jax(prim))
+    return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
 
 
 def lacks_derivatives(prim: Primitive) -> bool:
