@@ -223,8 +223,9 @@ def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserRule] | None = None
     the names of what it calls and the lines where it was written. With `tracefx.enable_x64` JAX computes with 64 bits
     too.
 
-    Of JAX's primitives nearly all are operations here. `rules` says what others do, by their names: functions of
-    arrays, and by keyword of the parameters that JAX gives, to an array or several.
+    Of JAX's primitives nearly all are operations here, and those of other libraries do what their implementation does
+    in JAX, by the rules that they have there. `rules` says what others do, by their names: functions of arrays, and by
+    keyword of the parameters that JAX gives, to an array or several.
 
     The function is one of arrays: what it changes or looks up outside of them is what was there when it was traced, as
     with `jax.jit`. Raises MissingRuleError for a primitive without a counterpart, TypeError for an argument that is no
