@@ -290,3 +290,24 @@ def test_diagonals_may_be_beyond_the_corners_by_any_number(k: int, wrap: Any) ->
 
 def test_a_new_axis_is_the_first_unless_said() -> None:
     assert fnp.expand_dims(fnp.ones(3)).shape == (1, 3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_complex_numbers_but_zero_are_true(wrap: Any) -> None:
+    x = np.array([1j, 0, 1, -2j, complex(0.0, np.nan), complex(-0.0, -0.0)], np.complex64)
+    truth = [True, False, True, True, True, False]
+    for f in (lambda z: z.astype(bool), lambda z: fnp.astype(z, bool), lambda z: fnp.asarray(z, bool), fnp.logical_or):
+        given = (fnp.asarray(x), False) if f is fnp.logical_or else (fnp.asarray(x),)
+        assert wrap(f)(*given).tolist() == truth
+    for name in ("all", "any"):
+        for part in (x, x[:1], x[1:2], x[3:5], x[:0]):
+            assert wrap(getattr(fnp, name))(fnp.asarray(part)).tolist() == bool(getattr(np, name)(part))
+    assert wrap(fnp.count_nonzero)(fnp.asarray(x)).tolist() == 4
+
+
+def test_complex_numbers_that_are_no_arrays_yet_are_true_but_for_zero() -> None:
+    assert fnp.asarray([1j, 0], bool).tolist() == [True, False]
+    assert fnp.asarray([np.array([1j, 0]), np.array([0, 2])], bool).tolist() == [[True, False], [False, True]]
+    assert fnp.asarray(np.array([1j, 0]), bool).tolist() == [True, False]
+    assert fnp.full(2, 1j, dtype=bool).tolist() == [True, True]
+    assert fnp.all(1j)

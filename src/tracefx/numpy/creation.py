@@ -25,10 +25,9 @@ from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_
 from tracefx.numpy.evaluated import numpys
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import dtype_of, inexact_dtype, operand, promoted, retyped, to_type
+from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand, promoted, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
-from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
 
 Nested: TypeAlias = ArrayLike | Sequence["Nested"]
@@ -115,7 +114,7 @@ def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
         return as_array(x)
     if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
-        return from_numpy(convert_host(np.asarray(x), dtype), dtype)
+        return from_numpy(numbers_as(np.asarray(x), dtype), dtype)
     return as_array(to_type(x, dtype, what="array: object"))
 
 
@@ -147,10 +146,10 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
         data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        found = [convert_host(np.asarray(leaf), dtype) for leaf in leaves]
+        found = [numbers_as(np.asarray(leaf), dtype) for leaf in leaves]
         data = np.concatenate([part.reshape(-1) for part in found])
     else:
-        data = convert_host(np.array(leaves), dtype)
+        data = numbers_as(np.array(leaves), dtype)
     return _owned(data.reshape(sizes))
 
 

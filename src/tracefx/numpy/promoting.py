@@ -18,7 +18,7 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal, Scalar, kept
 from tracefx.core.promotion import promote
@@ -26,6 +26,7 @@ from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import broadcast_to, convert
 from tracefx.ops.casting import convert_host
+from tracefx.ops.comparison import ne
 
 _PYTHON: Final = frozenset({bool, int, float, complex})
 Key: TypeAlias = ShapedArray | type
@@ -225,7 +226,11 @@ def inexact_dtype(dtype: DType) -> DType:
 
 
 def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
-    """`x` in another dtype and weak type. Literals stay literals."""
+    """`x` in another dtype and weak type. Literals stay literals. Complex numbers but 0 are true."""
+    if dtypes.is_bool(dtype) and dtypes.is_complex(x.aval.dtype):
+        if isinstance(x, Literal):
+            return Literal(bool(x.val), ShapedArray((), dtype, weak))
+        return ne(x, Literal(0j, ShapedArray((), x.aval.dtype)))
     if not isinstance(x, Literal):
         return convert(x, dtype, weak)
     aval = x.aval
@@ -233,6 +238,11 @@ def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
         return x
     scalar: Scalar = convert_host(x.numpy(), dtype).item()
     return Literal(scalar, ShapedArray((), dtype, weak))
+
+
+def numbers_as(x: NDArray, dtype: DType) -> NDArray:
+    """`retyped` of numbers."""
+    return np.asarray(x != 0) if dtypes.is_bool(dtype) and np.iscomplexobj(x) else convert_host(x, dtype)
 
 
 def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
