@@ -177,6 +177,18 @@ def test_collectives_are_along_named_axes() -> None:
         f(X)
 
 
+def test_a_loop_that_jax_has_batched_ends_when_all_of_it_has() -> None:
+    def halved(x: Any, least: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] > least, lambda c: (c[0] / 2, c[1] + 1), (x, 0))
+
+    batched = jax.vmap(halved, in_axes=(0, None))
+    xs = np.array([1, 8, 0.25, 100], np.float32)
+    alike(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)))
+    both = jax.vmap(jax.vmap(halved, in_axes=(0, None)), in_axes=(0, 0))
+    rows, leasts = np.stack([xs, xs + 1]), np.array([0.5, 2], np.float32)
+    alike(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts))
+
+
 def test_what_a_program_does_on_the_host_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     seen = []
 
