@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-import jax
 import numpy as np
 from attrs import frozen
 
+import tracefx as fx
 from tests.differential.comparing import Found, attempt, compare, said
 from tests.differential.records import OURS, Call, Function, Library, Record, is_inexact, like, numbers_of, passed
 from tracefx.core.dtypes import NDArray
@@ -47,6 +47,14 @@ class Batched:
             for x, axis in zip(self.call.operands, axes, strict=True)
         ]
 
+    def elements(self, library: Library) -> list[list[Any]]:
+        """The operands of each element of the batch."""
+        operands = list(enumerate(self.call.operands))
+        return [
+            [passed(library, like(x, varied(numbers_of(x), k)) if i in self.chosen else x) for i, x in operands]
+            for k in range(self.size)
+        ]
+
     def mapped(self, library: Library, f: Function, axes: Sequence[int | None], out_axes: int = 0) -> Function:
         over: Function = library.root.vmap(lambda xs: self.call.of(f, xs), in_axes=(list(axes),), out_axes=out_axes)
         return over
@@ -66,7 +74,7 @@ def batch_differs(record: Record, b: Batched, want: Any, ulps: Ulps, *, typed: b
         difference = said(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
         if difference:
             return [f"vmap {b.call} in {axes}: {difference}"]  # the others would differ in the same way
-    moved = jax.tree.map(lambda w: np.moveaxis(w, 0, -1), want)
+    moved = fx.tree.map(lambda w: np.moveaxis(np.asarray(w), 0, -1), want)
     got = b.mapped(OURS, f, b.last, -1)(b.laid_out(OURS, b.last))
     difference = compare(got, moved, ulps, typed=False)
     return [f"vmap {b.call} in and out {b.last}: {difference}"] if difference else []

@@ -123,6 +123,11 @@ class Call:
             leaves[i] = x
         return evolve(self, leaves=tuple(leaves))
 
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = jax.tree.unflatten(self.tree, self.leaves)
+        return args, kwargs
+
     def of(self, f: Function, operands: Sequence[Any]) -> Any:
         """The result of calling `f`, with arrays in the place of the operands."""
         leaves = [x.value if isinstance(x, Known) else x for x in self.at(operands).leaves]

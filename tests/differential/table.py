@@ -8,6 +8,7 @@ from tests.differential import (
     assembling,
     creation,
     decompositions,
+    draws,
     editing,
     elementwise,
     fourier,
@@ -81,4 +82,5 @@ RECORDS: Final[tuple[Record, ...]] = (
     *signals.RECORDS,
     *images.RECORDS,
     *nn.RECORDS,
+    *draws.RECORDS,
 )

@@ -15,6 +15,7 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy
 import tracefx.ops
+import tracefx.random
 import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
@@ -153,6 +154,13 @@ def test_every_public_function_has_a_record(module: str) -> None:
         and getattr(MODULES[module], name).__module__.startswith("tracefx.transforms.")
     }
     assert {name for name in public - others if f"{module}.{name}" not in recorded()} == set()
+
+
+def test_every_draw_has_a_record() -> None:
+    """What makes keys, or says what they are, is in tests/random/test_keys.py."""
+    of_keys = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
+    public = {name for name, found in vars(tracefx.random).items() if isinstance(found, FunctionType)}
+    assert {name for name in public - of_keys if f"random.{name}" not in recorded()} == set()
 
 
 def test_every_distribution_and_statistic_has_a_record() -> None:
