@@ -88,12 +88,12 @@ class _Axes(Handler):
 
 def records() -> bool:
     """Whether JAX records what is done, under `jax.jit` and the like."""
-    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # as above
+    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # JAX warns who depends on it
 
 
 def wide_numbers() -> bool:
     """Whether JAX's default numbers are of 64 bits."""
-    return bool(jax.numpy.result_type(float) == dtypes.float64)
+    return bool(getattr(jax.config, "jax_enable_x64", False))
 
 
 def default_precision() -> str | None:
@@ -102,18 +102,21 @@ def default_precision() -> str | None:
     return found
 
 
-@contextmanager
-def settings_of_jax() -> Iterator[None]:
+def settings_of_jax() -> AbstractContextManager[None]:
     """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
-    names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # JAX warns who depends on them
-    named = {name: jax.lax.axis_size(name) for name in names}
-    token = CURRENT.set(_Axes(current(), named)) if named else None
+    names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # as above
+    wide = wide_numbers()
+    return nullcontext() if not names and wide is X64.value else _set(names, wide)
+
+
+@contextmanager
+def _set(names: Sequence[Any], wide: bool) -> Iterator[None]:
+    token = CURRENT.set(_Axes(current(), {name: jax.lax.axis_size(name) for name in names}))
     try:
-        with X64.override(wide_numbers()):
+        with X64.override(wide):
             yield
     finally:
-        if token is not None:
-            CURRENT.reset(token)
+        CURRENT.reset(token)
 
 
 # ------------------------------------------------------------------ programs
