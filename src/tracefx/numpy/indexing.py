@@ -33,6 +33,7 @@ from tracefx.ops.dynamic import DynamicSlice
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import axis_of
 from tracefx.ops.windows import GatherScatterMode
+from tracefx.transforms.evaluations import Number
 
 _START: Final = ShapedArray((), dtypes.int32)
 _LEAST: Final = int(dtypes.iinfo(dtypes.int32).min)
@@ -401,6 +402,16 @@ def counted_from_start(indices: Array, size: int) -> Array:
 # ------------------------------------------------------------------ taking along an axis
 
 
+def _taking(
+    a: ShapedArray | Number, indices: ShapedArray | Number, axis: int | None = None, out: None = None, **options: object
+) -> evaluated.Kernel | None:
+    """`take` from NumPy's arrays, of indices that are within bounds."""
+    if options or not isinstance(a, ShapedArray) or not isinstance(indices, ShapedArray) or not a.size:
+        return None
+    return lambda v, i: v.take(i, axis)
+
+
+@evaluated.by_numpy(_taking, arrays=2, among=evaluated.ALL, mixed=True, replays=False)
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -426,11 +437,6 @@ def take(
         x, along = basis.reshape(x, (x.aval.size,)), 0
     else:
         along = axis_of("take", axis, x.aval.ndim)
-    if (
-        mode is None
-        and (there := _taken(lambda v, i: v.take(i, along), x, operand(indices, "take: indices"))) is not None
-    ):
-        return there
     found, how = _indices("take", indices, x.aval.shape[along], mode)
     if x.aval.shape[along] == 0 and found.aval.size:
         raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")

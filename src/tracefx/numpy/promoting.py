@@ -76,7 +76,7 @@ def _beside(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | No
     if dtypes.is_key(dtype):
         return None
     kind = python_kind(dtype)
-    return (kind, ShapedArray((), dtype)) if _RANK[number] <= _RANK[kind] else None
+    return (kind, ShapedArray((), dtype)) if RANK[number] <= RANK[kind] else None
 
 
 def promoted(name: str, *args: ArrayLike) -> list[Value]:
@@ -247,8 +247,8 @@ def numbers_as(x: NDArray, dtype: DType) -> NDArray:
 
 def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
     """`x` as a value of this dtype. A Python number takes it at once, so no default dtype gets in between."""
-    kind, own = python_kind(dtype), _RANK.get(_type_of(x))
-    if own is not None and own <= _RANK[kind]:
+    kind, own = python_kind(dtype), RANK.get(_type_of(x))
+    if own is not None and own <= RANK[kind]:
         return _number(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # narrowed by the test
     return retyped(as_value(x, what), dtype, weak)
 
@@ -257,7 +257,7 @@ def _type_of(x: object) -> type:
     return type(x)
 
 
-_RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
+RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
 
 
 def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:

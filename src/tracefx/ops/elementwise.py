@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -139,6 +139,11 @@ class Elementwise(Operation):
         if type(out) is not np.ndarray or out.dtype is not aval.dtype:  # ufuncs give scalars where there are no axes
             out = np.asarray(out, aval.dtype)
         return (ConcreteArray(aval, out),)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        plain = all(a.dtype in self.domain.plain for a in avals)
+        return (self.ufunc or self.kernel) if plain and type(self).evaluate is Elementwise.evaluate else None
 
     def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])

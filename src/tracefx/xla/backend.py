@@ -128,6 +128,12 @@ class Compiled:
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
         return self._run if self.takes_all and self.direct else None
 
+    @property
+    def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray]:
+        execute = self.executable.execute
+        (aval,) = self.results
+        return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         given = args if self.takes_all else self._given(args)
         buffers: list[Buffer] = []
