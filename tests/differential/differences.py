@@ -259,6 +259,11 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("the same", "lax.dynamic_slice", "error (float32[2, 3], (0, 0), (1,))"),
     differs("the same, by lowering", "lax.reshape", "error (float32[2, 3], (4, 2))"),
     differs("the same, by an assertion", "lax.psum_scatter", "error (float32[2, 3], tiled=True)"),
+    differs(
+        "the same",
+        "nn.dot_product_attention",
+        "error (float32[1, 2, 4, 2], float32[1, 3, 2, 2], float32[1, 3, 2, 2], float32[1, 3, 2, 3])",
+    ),
     differs("the same", "lax.ppermute", "error (float32[3, 4], [(0, 1), (0, 2)])", "error (float32[3, 4], [(0, 5)])"),
     differs(
         "one number for each element; JAX takes no list at all", "numpy.repeat", "error (float32[2, 3], [1, 2], axis=1)"

@@ -23,6 +23,7 @@ from tests.differential import (
     lax_forms,
     lax_indexing,
     lax_order,
+    layers,
     linear,
     methods,
     nn,
@@ -82,5 +83,6 @@ RECORDS: Final[tuple[Record, ...]] = (
     *signals.RECORDS,
     *images.RECORDS,
     *nn.RECORDS,
+    *layers.RECORDS,
     *draws.RECORDS,
 )

@@ -13,6 +13,7 @@ from attrs import evolve
 import tracefx.image
 import tracefx.lax
 import tracefx.nn
+import tracefx.nn.initializers
 import tracefx.numpy
 import tracefx.ops
 import tracefx.random
@@ -93,8 +94,8 @@ OTHERS: Final = {
     "numpy.fft": (),
     "numpy.linalg": (),
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
-    # in tests/test_nn_layers.py; that of numpy
-    "nn": ("dot_product_attention", "scaled_dot_general", "scaled_matmul", "tanh"),
+    # in tests/test_nn_layers.py, as JAX's are for accelerators; that of numpy
+    "nn": ("scaled_dot_general", "scaled_matmul", "tanh"),
     "ops": (),
     "scipy.cluster.vq": (),
     "scipy.fft": (),
@@ -161,6 +162,13 @@ def test_every_draw_has_a_record() -> None:
     of_keys = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
     public = {name for name, found in vars(tracefx.random).items() if isinstance(found, FunctionType)}
     assert {name for name in public - of_keys if f"random.{name}" not in recorded()} == set()
+
+
+def test_every_initializer_has_a_record() -> None:
+    room = tracefx.nn.initializers
+    made_here = [f for f in vars(room).values() if isinstance(f, FunctionType) and f.__module__ == room.__name__]
+    public = {f.__name__ for f in made_here if not f.__name__.startswith("_")}
+    assert {name for name in public if f"nn.initializers.{name}" not in recorded()} == set()
 
 
 def test_every_distribution_and_statistic_has_a_record() -> None:
