@@ -265,6 +265,35 @@ def test_random_keys_go_in_and_come_out() -> None:
     assert f(jax.random.key(5))[2].tolist() == words.tolist()
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_several_keys_draw_as_jax_has_them_draw(impl: str) -> None:
+    """Under JAX's `vmap` they do so otherwise than under that of tracefx, unless they are of Threefry."""
+
+    def f(seed: Any) -> Any:
+        def draw(key: Any) -> Any:
+            one, two = jax.random.split(key)
+            return jax.random.bits(one, (3,)), jax.random.key_data(jax.random.split(two, 2))
+
+        keys = jax.random.split(jax.random.key(seed, impl=impl), 6).reshape(2, 3)
+        return jax.vmap(jax.vmap(draw))(keys)
+
+    alike(from_jax(f)(3), jax.jit(f)(3))
+    folded = from_jax(lambda seed: jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None))(_keys(seed, impl), 7)))
+    if impl != "unsafe_rbg":
+        want = jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None))(_keys(3, impl), 7))
+        assert folded(3).tolist() == want.tolist()
+
+
+def _keys(seed: int, impl: str) -> jax.Array:
+    return jax.random.split(jax.random.key(seed, impl=impl), 3)
+
+
+def test_operands_are_stretched_as_in_jax() -> None:
+    f = from_jax(lambda x, y: lax.atan2(x, y) * lax.max(y, x))
+    assert f(X, X[:1]).shape == (3,)
+    alike(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X))
+
+
 def test_arrays_that_a_function_holds_are_shared() -> None:
     big = jnp.arange(1 << 16, dtype=jnp.float32)
     program = fx.make_jaxpr(from_jax(lambda x: x * big + big))(np.float32(2))
