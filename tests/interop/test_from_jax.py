@@ -278,14 +278,13 @@ def test_several_keys_draw_as_jax_has_them_draw(impl: str) -> None:
         return jax.vmap(jax.vmap(draw))(keys)
 
     alike(from_jax(f)(3), jax.jit(f)(3))
-    folded = from_jax(lambda seed: jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None))(_keys(seed, impl), 7)))
-    if impl != "unsafe_rbg":
-        want = jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None))(_keys(3, impl), 7))
-        assert folded(3).tolist() == want.tolist()
 
+    def folded(seed: Any, places: Any) -> Any:
+        keys = jax.random.split(jax.random.key(seed, impl=impl), 3)
+        return jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None if places.ndim == 0 else 0))(keys, places))
 
-def _keys(seed: int, impl: str) -> jax.Array:
-    return jax.random.split(jax.random.key(seed, impl=impl), 3)
+    for places in (np.uint32(7), np.arange(3, dtype=np.uint32)):
+        assert from_jax(folded)(3, places).tolist() == jax.jit(folded)(3, places).tolist()
 
 
 def test_operands_are_stretched_as_in_jax() -> None:

@@ -26,12 +26,12 @@ from tracefx.ops.bitwise import bitwise_xor
 from tracefx.ops.comparison import eq, le, lt
 from tracefx.ops.cutting import slice
 from tracefx.ops.elementwise import add
-from tracefx.ops.keys import RandomBits, random_unwrap, random_wrap
+from tracefx.ops.keys import RandomBits, RandomSeed, random_unwrap, random_wrap
 from tracefx.ops.reduction import reduce_max, reduce_min
 from tracefx.ops.representation import bitcast_convert_type
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
-from tracefx.ops.shape import iota
+from tracefx.ops.shape import iota, squeeze
 from tracefx.transforms.scatter_apply import applied_at
 from tracefx.transforms.vmap import vmap
 
@@ -171,6 +171,20 @@ def _random_split(translation: Translation, eqn: Equation, args: Sequence[Value]
     return [random_wrap(reshape(slice(words, [0] * len(drawn), drawn, strides), (*shape, 4)), keys.aval.dtype)]
 
 
+def _random_fold_in(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """The same for keys that are made of what a key of the data draws."""
+    keys, data = args
+    if keys.aval.dtype != dtypes.key_urbg or not data.aval.ndim:
+        return _of_one_shape(translation, eqn, args)
+    seed = bind1(RandomSeed(dtypes.key_urbg), _first(data))
+    drawn = (*data.aval.shape, 10, 4)
+    words = rng_bit_generator(random_unwrap(seed), drawn, dtypes.uint32)[1]
+    last = squeeze(slice(words, [0] * (len(drawn) - 2) + [9, 0], drawn), (len(drawn) - 2,))
+    shape = (*eqn.outvars[0].aval.shape, 4)
+    mixed = bitwise_xor(broadcast_to(random_unwrap(keys), shape), broadcast_to(last, shape))
+    return [random_wrap(mixed, dtypes.key_urbg)]
+
+
 def _first(keys: Value) -> Array:
     """The first of several keys."""
     ndim = keys.aval.ndim
@@ -232,7 +246,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "ppermute": _along_one,
         "psum": _reduction(reduce_sum),
         "random_bits": _random_bits,
-        "random_fold_in": _of_one_shape,
+        "random_fold_in": _random_fold_in,
         "random_gamma": _random_gamma,
         "random_split": _random_split,
         "reshape": _reshape,
