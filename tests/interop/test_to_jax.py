@@ -350,6 +350,18 @@ def test_a_backward_pass_of_its_own_is_kept() -> None:
         jax.jvp(lambda x: to_jax(clipped)(x, n), (X,), (X,))
 
 
+def test_policies_of_jax_see_what_was_handed_over() -> None:
+    for policy in (jax.checkpoint_policies.dots_saveable, jax.checkpoint_policies.nothing_saveable):
+        f = jax.checkpoint(lambda x: to_jax(doubly)(x).sum(), policy=policy)
+        near(jax.grad(f)(X), np.full(3, 2, np.float32))
+
+
+def test_integers_have_no_derivatives() -> None:
+    near(jax.grad(lambda x, n: to_jax(clipped)(x, n).sum())(X, 3), np.ones(3, np.float32))
+    _, of_n = jax.grad(lambda x, n: to_jax(clipped)(x, n).sum(), (0, 1), allow_int=True)(X, 3)
+    assert of_n.dtype == fx.dtypes.float0
+
+
 def test_what_a_function_closes_over_has_no_derivative_as_in_tracefx() -> None:
     def f(w: Any, x: Any) -> Any:
         @fx.custom_jvp

@@ -222,7 +222,7 @@ def _platform(translation: Translation, eqn: Equation, args: Sequence[Value]) ->
 
 def _ours(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     """An operation of tracefx that `to_jax` handed to JAX as it is."""
-    prim: Primitive = eqn.params["prim"]
+    prim: Primitive = eqn.params["operation"]
     return bind(prim, *args)
 
 
