@@ -32,6 +32,7 @@ WINDOWS: dict[str, Callable[[Any], list[Any]]] = {
     "all rows": lambda x: [x[i] for i in range(6)],
     "each a few": lambda x: [x.reshape(-1)[i : i + 20] for i in range(0, 380, 30)],
     "with strides": lambda x: [x[::2], x[1::2], x[:3]],
+    "many narrow": lambda x: [x[:, i] for i in range(0, 64, 2)],
     "of a vector": lambda x: [x[0][:32], x[0][32:]],
 }
 
@@ -81,10 +82,13 @@ def test_pieces_of_a_whole_are_joined() -> None:
     assert kinds(lambda x: [x[1:], x[:-1]], TABLE) == [Pad, Pad]
 
 
-def test_narrow_pieces_and_many_small_ones_are_padded() -> None:
+def test_short_pieces_and_many_are_added_up_in_blocks() -> None:
     assert kinds(WINDOWS["narrow"], TABLE) == [Pad] * 3
-    assert kinds(lambda x: list(x), np.ones((20, 64), np.float32)) == [Pad] * 20
-    assert kinds(lambda x: list(x), np.ones((20, 1 << 18), np.float32)) == [Concatenate]
+    assert kinds(lambda x: [x[:, 1], x[:, 3]], TABLE) == [Pad] * 2
+    assert kinds(lambda x: list(x), np.ones((8, 16), np.float32)) == [Concatenate]
+    assert kinds(lambda x: list(x), np.ones((20, 16), np.float32)) == [Pad] * 20 + [Concatenate]
+    narrow = kinds(lambda x: [x[:, i] for i in range(40)], TABLE[:, :40])
+    assert narrow == [Pad] * 40 + [Concatenate]
 
 
 def test_what_joins_has_the_line_of_a_slice() -> None:

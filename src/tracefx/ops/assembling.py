@@ -21,9 +21,8 @@ _RUN: Final = 16
 """The fewest elements side by side that are worth a copy of their own."""
 
 _FEW: Final = 8
-_MUCH: Final = 1 << 22
-"""Each piece that is joined is a kernel of its own, which takes XLA long to compile. Pieces that are padded instead
-become one kernel together, which asks at each element which piece it is of."""
+"""Each piece that is joined is a kernel of its own, which takes XLA long to compile. Pieces that are padded and added
+up are one kernel together, which asks at each element which piece it is of."""
 
 
 class _Piece(NamedTuple):
@@ -38,8 +37,8 @@ class _Piece(NamedTuple):
 class Assembly:
     """A sum that isn't carried out yet: of a cotangent of the whole array, if there is one, and those of windows.
 
-    Windows that lie beside each other are joined where that is worth it. The transposes of their slices alone would
-    fill each with zeros to the size of the array, to add these up.
+    Windows that lie beside each other are joined. The transposes of their slices alone would fill each with zeros to
+    the size of the array, to add these up.
     """
 
     __slots__ = ("aval", "source", "whole", "windows")
@@ -71,15 +70,18 @@ class Assembly:
                 config = [(low, n - high, 0) for low, high, n in zip(starts, limits, self.aval.shape, strict=True)]
                 terms.append(pad(ct, zero(ct.aval), config))
         for axis, pieces in along.items():
-            for row in _disjoint(pieces):
-                rows = [row] if self._worth_joining(axis, row) else [[piece] for piece in row]
-                terms += [self._joined(axis, row) for row in rows]
-        return functools.reduce(functools.partial(bind1, ADD), terms)
+            terms += [self._joined(axis, self._blocks(axis, row)) for row in _disjoint(pieces)]
+        return functools.reduce(_add, terms)
 
-    def _worth_joining(self, axis: int, pieces: Sequence[_Piece]) -> bool:
-        count, shape = len(pieces), self.aval.shape
-        run = math.prod(shape[axis + 1 :]) * sum([p.stop - p.start for p in pieces])
-        return run >= count * _RUN and (count <= _FEW or count * self.aval.size >= _MUCH)
+    def _blocks(self, axis: int, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+        """Fewer and longer pieces, where there are many or short ones."""
+        count, inner = len(pieces), math.prod(self.aval.shape[axis + 1 :])
+        run = inner * sum([p.stop - p.start for p in pieces]) // count
+        size = max(1 if count <= _FEW else _FEW, math.ceil(_RUN / max(1, run)))
+        if 1 < count <= size:
+            return [_block(axis, pieces, 0, self.aval.shape[axis])]
+        blocks = [pieces[i : i + size] for i in range(0, count, size)]
+        return [_block(axis, block, block[0].start, block[-1].stop) for block in blocks]
 
     def _joined(self, axis: int, pieces: Sequence[_Piece]) -> Value:
         """Pieces in order, with zeros before, between and after them."""
@@ -91,10 +93,22 @@ class Assembly:
                 parts.append(basis.full(ct.aval.update(shape=(*shape[:axis], start - end, *shape[axis + 1 :])), 0))
             parts.append(ct)
             end = stop
-        joined = concatenate(parts, axis)
-        config = [(0, 0, 0)] * self.aval.ndim
-        config[axis] = pieces[0].start, self.aval.shape[axis] - end, 0
-        return pad(joined, zero(joined.aval), config)
+        return _padded(axis, concatenate(parts, axis), pieces[0].start, self.aval.shape[axis] - end)
+
+
+def _block(axis: int, pieces: Sequence[_Piece], low: int, high: int) -> _Piece:
+    """Pieces as one, which reaches from `low` to before `high`."""
+    parts = [_padded(axis, p.ct, p.start - low, high - p.stop) for p in pieces]
+    return _Piece(low, high, functools.reduce(_add, parts))
+
+
+def _padded(axis: int, ct: Value, low: int, high: int) -> Value:
+    config = [(0, 0, 0)] * ct.aval.ndim
+    config[axis] = low, high, 0
+    return pad(ct, zero(ct.aval), config)
+
+
+_add: Final = functools.partial(bind1, ADD)
 
 
 def _disjoint(pieces: Sequence[_Piece]) -> Sequence[Sequence[_Piece]]:
