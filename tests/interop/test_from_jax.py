@@ -250,6 +250,23 @@ def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
         from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
 
 
+def test_nodes_of_tracefx_alone_are_refused() -> None:
+    @fx.tree.register_pytree_node_class
+    class Box:
+        def __init__(self, inside: Any) -> None:
+            self.inside = inside
+
+        def tree_flatten(self) -> Any:
+            return (self.inside,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    with pytest.raises(TypeError, match="has a .*Box, which is a node of trees for tracefx and not for JAX"):
+        from_jax(lambda box: box.inside + 1)(Box(X))
+
+
 def test_random_keys_go_in_and_come_out() -> None:
     @from_jax
     def f(key: jax.Array) -> Any:

@@ -23,6 +23,7 @@ from tracefx.core.handler import as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
+from tracefx.core.tree_nodes import NODES, type_name
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import callables, controlled, first_order
 from tracefx.interop.jax.foreign import foreign
@@ -154,6 +155,12 @@ class FromJax(Generic[P, R]):
         flat.__name__ = self._name
         translation = Translation(RULES, REASONS, foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
+        for leaf in leaves:
+            if NODES.knows(type(leaf)):
+                raise TypeError(
+                    f"from_jax: an argument of {self._name} has a {type_name(type(leaf))}, which is a node of trees "
+                    "for tracefx and not for JAX: register the type with jax.tree_util, which tracefx knows, instead"
+                )
         if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
             self._require_wide(avals)
         traced = translation.traced(flat, list(map(type_to_jax, avals)))
