@@ -141,11 +141,12 @@ class FromJax(Generic[P, R]):
     def _import(self, key: _Signature, leaves: Sequence[Any]) -> _Imported:
         out_tree: Any = None
         statics: list[tuple[int, object]] = []
+        held = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]  # and no arrays
 
         def flat(*arrays: Any) -> list[Any]:
             nonlocal out_tree
             given = iter(arrays)
-            full = [leaf if aval is None else next(given) for leaf, aval in zip(leaves, key.avals, strict=True)]
+            full = [leaf if aval is None else next(given) for leaf, aval in zip(held, key.avals, strict=True)]
             args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, full)
             outs, out_tree = jax.tree_util.tree_flatten(self._fun(*args, **kwargs))
             statics[:] = [(i, x) for i, x in enumerate(outs) if not isinstance(x, jax.Array | np.ndarray | np.generic)]
