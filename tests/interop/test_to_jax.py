@@ -298,6 +298,14 @@ def test_a_tracer_closed_over_is_refused() -> None:
         fx.make_jaxpr(outer)(1.0)
 
 
+def test_what_jax_traces_must_be_an_argument() -> None:
+    with pytest.raises(
+        TypeError, match=r"multiply: .* got JitTracer.*what JAX traces is for functions that .*to_jax made"
+    ):
+        jax.jit(lambda w: to_jax(lambda x: fnp.multiply(x, w))(X))(2.0)
+    near(jax.jit(lambda w: to_jax(fnp.multiply)(X, w))(2.0), 2 * X)
+
+
 # ------------------------------------------------------------------ rules of functions
 
 

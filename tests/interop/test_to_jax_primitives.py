@@ -131,6 +131,12 @@ def test_it_is_compiled_by_its_rule() -> None:
         np.testing.assert_array_equal(f(X), np.full(3, 0.5, np.float32))
 
 
+def test_it_runs_where_nothing_is_compiled() -> None:
+    with jax.disable_jit():
+        np.testing.assert_array_equal(to_jax(halved)(X), np.full(3, 0.5, np.float32))
+        np.testing.assert_array_equal(jax.grad(lambda x: to_jax(halved)(x).sum())(X), np.full(3, -5, np.float32))
+
+
 def test_its_derivatives_are_its_rules() -> None:
     f = to_jax(halved)
     np.testing.assert_array_equal(jax.jvp(f, (X,), (X,))[1], 5 * X)

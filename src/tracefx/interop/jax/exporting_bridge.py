@@ -9,7 +9,6 @@ So derivatives that functions define are kept, as are the rules of operations th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -75,17 +74,8 @@ def _result_types(*avals: JaxType, operation: Primitive, export: Export) -> list
     return [type_to_jax(a) for a in operation.abstract_eval(*map(type_from_jax, avals))]
 
 
-def _values(*args: jax.Array, operation: Primitive, export: Export) -> Sequence[jax.Array]:
-    return _compiled(operation, export)(*args)
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(operation: Primitive, export: Export) -> Callable[..., Sequence[jax.Array]]:
-    return jax.jit(functools.partial(OPERATION.bind, operation=operation, export=export))
-
-
-def _lowered(*args: jax.Array, operation: Primitive, export: Export) -> Sequence[jax.Array]:
-    """What is compiled: what JAX has, what the operation is made of, or what it emits itself."""
+def _done(*args: jax.Array, operation: Primitive, export: Export) -> Sequence[jax.Array]:
+    """What is compiled, and runs where nothing is: what JAX has, what the operation is made of, or what it emits."""
     if isinstance(operation, PureCallback):
         return called_on_the_host(operation, args)
     if export.knows(operation) and not draws_otherwise(operation, args):
@@ -99,7 +89,6 @@ def _lowered(*args: jax.Array, operation: Primitive, export: Export) -> Sequence
 _PLATFORMS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "cuda"})
 
 
-@functools.lru_cache(maxsize=256)
 def _emitted(operation: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
     """The operation compiled by its own rule, as a program that JAX reads."""
     program = alone(operation, [a.strong() for a in avals])
@@ -157,8 +146,8 @@ def _batch(
 
 
 OPERATION.def_abstract_eval(_result_types)
-OPERATION.def_impl(_values)
+OPERATION.def_impl(_done)
 ad.primitive_jvps[OPERATION] = _jvp
 ad.primitive_transposes[OPERATION] = _transpose
 batching.fancy_primitive_batchers[OPERATION] = _batch
-mlir.register_lowering(OPERATION, mlir.lower_fun(_lowered, multiple_results=True))
+mlir.register_lowering(OPERATION, mlir.lower_fun(_done, multiple_results=True))
