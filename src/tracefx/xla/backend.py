@@ -130,7 +130,7 @@ class Compiled:
 
     @property
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray]:
-        execute = self.executable.execute
+        execute = self.executable.executing()
         (aval,) = self.results
         return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
 
@@ -207,7 +207,7 @@ def _runner(
     executable: runtime.Executable, results: Sequence[ShapedArray]
 ) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
     """From what the executable takes to arrays of what it returns."""
-    execute = executable.execute
+    execute = executable.executing()
     if len(results) != 1:
         return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
     (aval,) = results  # written out, as calls of small programs count

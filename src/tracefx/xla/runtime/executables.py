@@ -128,6 +128,18 @@ class Executable:
                     ) from error
             raise ExecutionError(f"the compiled {self.name} failed: {error}") from error
 
+    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+        """`execute` as a function that has all at hand: of small programs a good part of a call is finding it."""
+        run, handlers, name = self._run, self._handlers, self.name
+
+        def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
+            try:
+                return run(buffers).consume_with_handlers(handlers)
+            except JaxRuntimeError as error:
+                raise ExecutionError(f"the compiled {name} failed: {error}") from error
+
+        return execute
+
     def named(self, name: str) -> Executable:
         """The same program under another name, for errors to tell."""
         return self if name == self.name else Executable(name, self._loaded, self.device, self.parameters, self.results)
@@ -224,6 +236,10 @@ class CallingExecutable(Executable):
             raise raised  # out here, where XLA's error is not its context
         finally:
             del raised  # which would keep this frame, and the frame it
+
+    @override
+    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+        return self.execute
 
     @override
     def named(self, name: str) -> Executable:
