@@ -130,6 +130,41 @@ def test_what_comes_back_is_the_same_program(name: str) -> None:
                 assert fx.make_jaxpr(from_jax(to_jax(f)))(*operands) == fx.make_jaxpr(f)(*operands)
 
 
+# Not among them are `add_any`, which is `add` here, and sums of arrays with axes of size 1, which are broadcast first.
+OF_JAX: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "argmax": lambda x: jnp.argmax(x, 1),
+        "astype": lambda x: x.astype("bfloat16"),
+        "checkpoint": jax.checkpoint(jnp.sin),
+        "cond": lambda x: jax.lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+        "convolve": lambda x: jnp.convolve(x[0], x[1]),
+        "cumsum": lambda x: jnp.cumsum(x, 0),
+        "dynamic_update_slice": lambda x: jax.lax.dynamic_update_slice(x, x[:1], (1, 0)),
+        "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
+        "fft": jnp.fft.fft,
+        "fori_loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, c: c * x, x),
+        "gelu": jax.nn.gelu,
+        "index": lambda x: x[jnp.array([1, 0])],
+        "jit": jax.jit(jnp.tanh),
+        "matmul": lambda x: x @ x.T,
+        "norm": jnp.linalg.norm,
+        "scan": lambda x: jax.lax.scan(lambda c, a: (c + a, c * a), x[0], x),
+        "set": lambda x: x.at[0].set(1.0),
+        "sort": jnp.sort,
+        "svd": jnp.linalg.svd,
+        "vmap": jax.vmap(jax.nn.gelu),
+        "where": lambda x: jnp.where(x > 0, x, 0.0),
+        "while_loop": lambda x: jax.lax.while_loop(lambda c: c.sum() < 9.0, lambda c: c * 2, x),
+    }
+)
+
+
+@pytest.mark.parametrize("name", sorted(OF_JAX))
+def test_functions_of_jax_come_back_as_they_were(name: str) -> None:
+    f, x = OF_JAX[name], np.array([[0.5, 1.5], [2.0, -1.0]], np.float32)
+    assert str(jax.make_jaxpr(to_jax(from_jax(f)))(x)) == str(jax.make_jaxpr(f)(x))
+
+
 # ------------------------------------------------------------------ operations without samples
 
 X: Final = np.array([0.5, 1.5, 2.5], np.float32)
