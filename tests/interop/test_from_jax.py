@@ -383,6 +383,15 @@ def test_lines_are_those_of_the_users_jax() -> None:
     assert re.search(r"test_from_jax.py:\d+", found)
 
 
+def test_messages_of_jax_name_the_function_and_its_argument() -> None:
+    def branching(params: Any, n: int) -> Any:
+        return params["w"] if params["w"] > n else n
+
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"branching at .*test_from_jax.py:\d+") as caught:
+        from_jax(branching)({"v": X, "w": X[0]}, 2)
+    assert "the argument params['w']" in str(caught.value)
+
+
 def test_the_type_of_the_function_is_kept() -> None:
     def halved(x: jax.Array, by: float = 2.0) -> jax.Array:
         return x / by

@@ -115,7 +115,7 @@ class FromJax(Generic[P, R]):
 
     def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserRule]) -> None:
         require_callable("from_jax", fun)
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun, updated=())
         self._fun = fun
         self._name = name_of(fun)
         self._rules = rules
@@ -143,9 +143,10 @@ class FromJax(Generic[P, R]):
         statics: list[tuple[int, object]] = []
         held = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]  # and no arrays
 
-        def flat(*arrays: Any) -> list[Any]:
+        @functools.wraps(self._fun, updated=())  # so that JAX's messages name the function and its arguments
+        def called(*args: Any, **kwargs: Any) -> list[Any]:
             nonlocal out_tree
-            given = iter(arrays)
+            given = iter(jax.tree_util.tree_leaves((args, kwargs)))
             full = [leaf if aval is None else next(given) for leaf, aval in zip(held, key.avals, strict=True)]
             args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, full)
             outs, out_tree = jax.tree_util.tree_flatten(self._fun(*args, **kwargs))
@@ -153,7 +154,6 @@ class FromJax(Generic[P, R]):
             places = {i for i, _ in statics}
             return [x for i, x in enumerate(outs) if i not in places]
 
-        flat.__name__ = self._name
         translation = Translation(RULES, REASONS, foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
         for leaf in leaves:
@@ -164,7 +164,9 @@ class FromJax(Generic[P, R]):
                 )
         if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
             self._require_wide(avals)
-        traced = translation.traced(flat, list(map(type_to_jax, avals)))
+        types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
+        args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, types)
+        traced = translation.traced(called, args, kwargs)
         return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:

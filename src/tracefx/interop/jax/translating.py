@@ -26,11 +26,12 @@ from tracefx.core.source import ORIGIN, Source, at
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.places import own_place, place_of
-from tracefx.interop.jax.values import JaxType, as_tracefx, type_from_jax
+from tracefx.interop.jax.values import as_tracefx, type_from_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import broadcast_to, retyped
 from tracefx.ops.elementwise import Elementwise
 
+NO_KEYWORDS: Final[Mapping[str, Any]] = MappingProxyType({})
 JaxProgram: TypeAlias = jax_core.Jaxpr | jax_core.ClosedJaxpr
 UserRule: TypeAlias = Callable[..., Any]
 """What a primitive does, by its user: a function of arrays, and of JAX's parameters by name, to an array or several."""
@@ -91,10 +92,12 @@ class Translation:
         settings: AbstractContextManager[None] = jax.enable_x64(self.x64)
         return settings
 
-    def traced(self, f: Callable[..., Sequence[object]], avals: Sequence[JaxType]) -> jax_core.ClosedJaxpr:
-        """JAX's program of a function of arrays."""
+    def traced(
+        self, f: Callable[..., Sequence[object]], args: Sequence[Any], kwargs: Mapping[str, Any] = NO_KEYWORDS
+    ) -> jax_core.ClosedJaxpr:
+        """JAX's program of a function, for arguments with types of JAX in the places of arrays."""
         with self.settings():
-            return jax.make_jaxpr(f, axis_env=self.axes)(*avals)
+            return jax.make_jaxpr(f, axis_env=self.axes)(*args, **kwargs)
 
     def size(self, name: Hashable) -> int:
         """How large a named axis is."""
