@@ -419,7 +419,6 @@ def test_imports_of_a_function_are_shared_and_die_with_it() -> None:
     traced.clear()
     alive = weakref.ref(f)
     del f
-    jax.clear_caches()
     gc.collect()
     assert alive() is None
 
