@@ -273,7 +273,7 @@ def test_a_kernel_is_told_the_kinds_and_gives_way() -> None:
 
 
 def test_a_kernel_of_another_type_is_no_kernel() -> None:
-    @by_numpy(always(lambda x: x.astype(np.float64)), replays=False)
+    @by_numpy(always(lambda x: x.astype(np.float64)), replays=False, patient=False)
     def twice(x: ArrayLike) -> Array:
         return fnp.add(x, x)
 
@@ -293,7 +293,8 @@ def test_sequences_are_one_argument() -> None:
         return fnp.concatenate(xs, axis)
 
     x = fnp.asarray(PLAIN)
-    assert joined([x, x], 1).shape == (3, 6)
+    for _ in range(2):
+        assert joined([x, x], 1).shape == (3, 6)
     assert found == [Several([x.aval, x.aval])]
     assert all(isinstance(kind, ShapedArray) for kind in Several([x.aval]))
 

@@ -31,7 +31,7 @@ def _sliding(numpys: Callable[..., NDArray]) -> Callable[..., Kernel | None]:
     return kernel
 
 
-@by_numpy(_sliding(np.convolve), arrays=2, replays=False)
+@by_numpy(_sliding(np.convolve), arrays=2, replays=False, patient=False)
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -57,7 +57,7 @@ def convolve(
     return _slid("convolve", x, cutting.rev(y, (0,)), mode, precision, preferred_element_type)
 
 
-@by_numpy(_sliding(np.correlate), arrays=2, replays=False)
+@by_numpy(_sliding(np.correlate), arrays=2, replays=False, patient=False)
 def correlate(
     a: ArrayLike,
     v: ArrayLike,

@@ -47,7 +47,7 @@ def _covarying(
     return kernel
 
 
-@by_numpy(_covarying, replays=False)
+@by_numpy(_covarying, replays=False, patient=False)
 @at_once(arrays=2)
 def cov(
     m: ArrayLike,

@@ -410,7 +410,7 @@ def linspace(
     axis: int = 0,
     device: Device | None = None,
 ) -> tuple[Array, Array]: ...
-@by_numpy(_spacing, arrays=2, numbers=True, mixed=True, patient=True)
+@by_numpy(_spacing, arrays=2, numbers=True, mixed=True)
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,

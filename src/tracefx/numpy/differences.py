@@ -161,7 +161,7 @@ def _integrating(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int =
     return lambda v: step * (add(v) - (v[0] + v[-1]) * half)
 
 
-@by_numpy(_integrating, arrays=2)
+@by_numpy(_integrating, arrays=2, patient=False)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule; they are `dx` apart, or at places `x`.
 

@@ -90,7 +90,7 @@ def by_numpy(
     mixed: bool = False,
     numbers: bool = False,
     replays: bool = True,
-    patient: bool | None = None,
+    patient: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a function whose first `arrays` arguments are arrays, or sequences of some: of arrays that are there it
     gives what its operations give, which are looked for once for each kind of arguments.
@@ -101,8 +101,9 @@ def by_numpy(
     arrays, or None. The types of the results are those of the function, so what the kernel gives has their dtypes and
     shapes. Unless `mixed`, it knows only arrays of one dtype, and no number that would widen it.
 
-    Where there is no kernel, the function's operations are replayed, unless it has a way of its own for numbers. What a
-    kernel computes to the last bit as they do can be `patient`: looked for where a kind of arguments comes again.
+    Where there is no kernel, the function's operations are replayed, unless it has a way of its own for numbers. A kind
+    of arguments that is met for the first time is left to the function: many are met once. That is `patient`, which
+    only kernels can be that compute to the last bit what the function does.
 
     Nothing that the function refuses may depend on the numbers.
     """
@@ -129,9 +130,7 @@ def by_numpy(
                 chosen = replay(jaxpr, consts)
             return None if chosen is None or not avals else (chosen, avals[0], _several(avals, together))
 
-        return evaluated_by_kernels(
-            f, Plans(plan, arrays, numbers=numbers, patient=kernel is None if patient is None else patient)
-        )
+        return evaluated_by_kernels(f, Plans(plan, arrays, numbers=numbers, patient=patient))
 
     return decorated
 

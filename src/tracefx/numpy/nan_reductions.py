@@ -167,7 +167,7 @@ def _place(
 # ------------------------------------------------------------------ means and variances
 
 
-@by_numpy(averaging, replays=False)
+@by_numpy(averaging, replays=False, patient=False)
 @at_once(arrays=1)
 def nanmean(
     a: ArrayLike,
@@ -215,7 +215,7 @@ def _counted(name: str, a: Array, where: Array | None) -> tuple[Value, Array | N
     return basis.broadcast_to(x, broadcast_shapes(name, a.shape, where.shape)), logical_and(number, where)
 
 
-@by_numpy(spreading(root=False), replays=False)
+@by_numpy(spreading(root=False), replays=False, patient=False)
 @at_once(arrays=1)
 def nanvar(
     a: ArrayLike,
@@ -269,7 +269,7 @@ def _var(
     return transcendental.sqrt(out) if root else out
 
 
-@by_numpy(spreading(root=True), replays=False)
+@by_numpy(spreading(root=True), replays=False, patient=False)
 @at_once(arrays=1)
 def nanstd(
     a: ArrayLike,

@@ -59,7 +59,7 @@ def _evaluating(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) ->
 
 
 @at_once(arrays=2)
-@by_numpy(_evaluating, arrays=2, numbers=True, among=NUMBERS, replays=False)
+@by_numpy(_evaluating, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The polynomial's value at `x`, by Horner's rule; `unroll` steps are put into one round of the compiled loop.
 

@@ -386,7 +386,7 @@ def mean(
     return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
 
 
-@by_numpy(varying)
+@by_numpy(varying, patient=False)
 def var(
     a: ArrayLike,
     axis: Axes = None,
@@ -443,7 +443,7 @@ def _spread(x: Value, y: Value) -> tuple[Value, Value]:
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
-@by_numpy(deviating)
+@by_numpy(deviating, patient=False)
 def std(
     a: ArrayLike,
     axis: Axes = None,

@@ -88,7 +88,7 @@ def _sinc(x: ShapedArray) -> Kernel:
     return kernel
 
 
-@by_numpy(_sinc)
+@by_numpy(_sinc, patient=False)
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
@@ -117,7 +117,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return powers.pow(*all_inexact("float_power", x, y))
 
 
-@by_numpy(always(np.fmax), arrays=2, numbers=True, among=NUMBERS)
+@by_numpy(always(np.fmax), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greater of the two, of a number and NaN the number.
 
@@ -128,7 +128,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     return choose(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
 
 
-@by_numpy(always(np.fmin), arrays=2, numbers=True, among=NUMBERS)
+@by_numpy(always(np.fmin), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The lesser of the two, of a number and NaN the number.
 
@@ -140,7 +140,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 @binary(-math.inf)
-@by_numpy(always(np.logaddexp2), arrays=2, numbers=True)
+@by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)` without overflow on the way. TypeError for complex numbers.
 

@@ -271,7 +271,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @binary(-math.inf)
-@by_numpy(always(np.logaddexp), arrays=2, numbers=True)
+@by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))` without overflow on the way. TypeError for complex numbers.
 

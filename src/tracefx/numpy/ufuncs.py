@@ -206,7 +206,7 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.div(x, y)
 
 
-@by_numpy(always(floored), arrays=2, numbers=True, replays=False)
+@by_numpy(always(floored), arrays=2, numbers=True, replays=False, patient=False)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
 
@@ -244,7 +244,7 @@ def _float_divmod(x: Value, y: Value) -> Array:
     return choose(infinite, exact, choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient))
 
 
-@by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False)
+@by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 % x2`, which has the sign of `x2`. TypeError for complex numbers.
 
@@ -275,7 +275,9 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.rem(x, _no_integer_zero(y))
 
 
-@by_numpy(always(lambda x, y: (floored(x, y), np.remainder(x, y))), arrays=2, numbers=True, replays=False)
+@by_numpy(
+    always(lambda x, y: (floored(x, y), np.remainder(x, y))), arrays=2, numbers=True, replays=False, patient=False
+)
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """`(x1 // x2, x1 % x2)`.
 

@@ -35,7 +35,7 @@ def _length(x: ShapedArray, ord: object = None, axis: object = None, keepdims: b
     return lambda v: np.sqrt(np.dot(flat := v.ravel(), flat))
 
 
-@by_numpy(_length)
+@by_numpy(_length, patient=False)
 def norm(
     x: ArrayLike,
     ord: int | float | str | None = None,
