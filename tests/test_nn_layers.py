@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import nn, random
 from tracefx.nn import initializers
 
@@ -44,7 +45,7 @@ def test_products_of_scaled_blocks() -> None:
     scales = [GEN.random((2, n, 2)) for n in (3, 4)]
     ours = nn.scaled_matmul(*[np.float32(x) for x in (left, right, *scales)])
     wide = [x * np.repeat(s, 4, axis=-1) for x, s in zip((left, right), scales, strict=True)]
-    np.testing.assert_allclose(ours, np.einsum("bmk,bnk->bmn", *wide), rtol=1e-5, atol=1e-5)
+    assert_near(ours, np.einsum("bmk,bnk->bmn", *wide))
     for wrong in (np.ones((2, 3, 3)), np.ones((2, 4, 2)), np.ones((2, 3, 0))):
         with pytest.raises(ValueError, match="scaled_matmul"):
             nn.scaled_matmul(*[np.float32(x) for x in (left, right, wrong, scales[1])])
