@@ -6,9 +6,7 @@ from types import MappingProxyType as _MappingProxyType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
 
-from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
-from tracefx import debug as debug
 from tracefx import lax as lax
 from tracefx import nn as nn
 from tracefx import numpy as numpy
@@ -33,9 +31,6 @@ from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source import named_scope as named_scope
 from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
-from tracefx.transforms.callbacks import effects_barrier as effects_barrier
-from tracefx.transforms.callbacks import io_callback as io_callback
-from tracefx.transforms.callbacks import pure_callback as pure_callback
 from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
 from tracefx.transforms.checkpointing import checkpoint as checkpoint
 from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
@@ -74,8 +69,6 @@ from tracefx.transforms.jit import jit as jit
 from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
 from tracefx.transforms.pipelines import Identity as Identity
 from tracefx.transforms.pipelines import Transform as Transform
-from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
-from tracefx.transforms.residuals import saved_residuals as saved_residuals
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
 from tracefx.transforms.staging import NamedCall as NamedCall
 from tracefx.transforms.staging import eval_shape as eval_shape
@@ -89,6 +82,8 @@ jacobian = jacrev
 typeof = _get_aval
 
 if _TYPE_CHECKING:
+    from tracefx import custom_batching as custom_batching
+    from tracefx import debug as debug
     from tracefx import dtypes as dtypes
     from tracefx import extend as extend
     from tracefx import flatten_util as flatten_util
@@ -105,9 +100,14 @@ if _TYPE_CHECKING:
     from tracefx.handlers import jet as jet
     from tracefx.pictures import show as show
     from tracefx.programs import parse_jaxpr as parse_jaxpr
+    from tracefx.transforms.callbacks import effects_barrier as effects_barrier
+    from tracefx.transforms.callbacks import io_callback as io_callback
+    from tracefx.transforms.callbacks import pure_callback as pure_callback
     from tracefx.transforms.exporting import Exported as Exported
     from tracefx.transforms.exporting import export as export
     from tracefx.transforms.exporting import load as load
+    from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
+    from tracefx.transforms.residuals import saved_residuals as saved_residuals
 
 
 def _load_backend() -> _Backend:
@@ -131,20 +131,27 @@ _NOTEBOOK.provide(_load_notebook)
 _LATE: _Final = _MappingProxyType(
     {
         "Exported": "tracefx.transforms.exporting",
+        "custom_batching": "",
+        "debug": "",
         "derivatives": "tracefx.handlers",
         "dtypes": "",
+        "effects_barrier": "tracefx.transforms.callbacks",
         "export": "tracefx.transforms.exporting",
         "extend": "",
         "flatten_util": "",
         "handlers": "",
         "image": "",
+        "io_callback": "tracefx.transforms.callbacks",
         "jet": "tracefx.handlers",
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",
         "pictures": "",
+        "print_saved_residuals": "tracefx.transforms.residuals",
         "programs": "",
+        "pure_callback": "tracefx.transforms.callbacks",
         "random": "",
         "rewriting": "",
+        "saved_residuals": "tracefx.transforms.residuals",
         "scipy": "",
         "show": "tracefx.pictures",
         "testing": "",
