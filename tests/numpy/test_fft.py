@@ -59,4 +59,4 @@ def test_transforms_of_nothing_have_derivatives() -> None:
 def test_transforms_of_many_axes_invert_each_other() -> None:
     x = normal(2, 3, 2, 3, 4).astype(np.float32)
     np.testing.assert_allclose(fnp.fft.irfftn(fnp.fft.rfftn(x)), x, atol=1e-6)
-    assert_near(fnp.fft.fftn(fnp.asarray(x), axes=(0, 1, 2, 4)), np.fft.fftn(x, axes=(0, 1, 2, 4)), ELEMENTARY)
+    assert_near(fnp.fft.fftn(fnp.asarray(x), axes=(0, 1, 2, 4)), np.fft.fftn(x, axes=(0, 1, 2, 4)))
