@@ -253,40 +253,47 @@ def evaluated_by_kernels(f: Callable[P, R], plans: Plans[Kerneled]) -> Callable[
     """
     plain, concrete, arrays, is_fixed = _PLAIN, ConcreteArray, plans.arrays, _is_fixed
     number_of: Mapping[type, Number] = plans.numbers
-    current, disabled, x64 = CURRENT.get, DISABLE_JIT.innermost, X64.innermost
+    current, x64, get = CURRENT.get, X64.innermost, plans.get
     quiet, once_more, array, to_array = QUIET, again, np.ndarray, np.asarray
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not current().evaluates or disabled().value:
+        if not current().evaluates:
             return f(*args, **kwargs)
-        key: list[Any] = [x64().value]
         given: list[Any] = []
-        for a in args:
-            kind = type(a)
-            if kind is concrete:
-                key.append(a.aval)  # type: ignore[attr-defined]  # narrowed by the test of its type
-                host = a.host  # type: ignore[attr-defined]  # as above
-                given.append(a.numpy() if host is None else host)  # type: ignore[attr-defined]  # as above
-            elif len(given) < arrays and a is not None:
-                if (number := number_of.get(kind)) is not None:
-                    key.append(number)
-                    given.append(a)
-                    continue
-                found: list[Any] = []
-                if not plans.note(a, key, found):
-                    return f(*args, **kwargs)
-                given += [x.numpy() if type(x) is concrete else x for x in found]
-            elif kind in plain or is_fixed(a):
-                key += (kind, a)
-            else:
-                return f(*args, **kwargs)
-        if kwargs:
-            for name, a in kwargs.items():
+        known: Key
+        if len(args) == 1 and not kwargs and type(x := args[0]) is concrete:  # written out, as many calls are such
+            known = (x64().value, x.aval)
+            host = x.host
+            given.append(x.numpy() if host is None else host)
+        else:
+            key: list[Any] = [x64().value]
+            for a in args:
                 kind = type(a)
-                if kind not in plain and not is_fixed(a):
+                if kind is concrete:
+                    key.append(a.aval)  # type: ignore[attr-defined]  # narrowed by the test of its type
+                    host = a.host  # type: ignore[attr-defined]  # as above
+                    given.append(a.numpy() if host is None else host)  # type: ignore[attr-defined]  # as above
+                elif len(given) < arrays and a is not None:
+                    if (number := number_of.get(kind)) is not None:
+                        key.append(number)
+                        given.append(a)
+                        continue
+                    found: list[Any] = []
+                    if not plans.note(a, key, found):
+                        return f(*args, **kwargs)
+                    given += [x.numpy() if type(x) is concrete else x for x in found]
+                elif kind in plain or is_fixed(a):
+                    key += (kind, a)
+                else:
                     return f(*args, **kwargs)
-                key += (name, kind, a)
-        plan = plans.get(known := tuple(key)) or plans.find(known, args, kwargs)
+            if kwargs:
+                for name, a in kwargs.items():
+                    kind = type(a)
+                    if kind not in plain and not is_fixed(a):
+                        return f(*args, **kwargs)
+                    key += (name, kind, a)
+            known = tuple(key)
+        plan = get(known) or plans.find(known, args, kwargs)
         if plan is None:
             return f(*args, **kwargs)
         kernel, aval, several = plan
