@@ -1,4 +1,4 @@
-"""The comparison of a record's function with JAX's.
+"""The comparison of a record's function with JAX's, and with its reference where it has one.
 
 Each aspect gives a list of what differs, so that one run says all. What is known to differ stands in `differences.py`.
 """

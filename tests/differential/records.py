@@ -6,7 +6,7 @@ A record names a public function and has calls of it. A call is written as the c
 
 NumPy arrays among the arguments, also in lists, are operands: they become arrays of their dtype, 64 bits included, are
 traced, differentiated and batched. `Weak` arrays are operands too. Everything else, and what is wrapped in `Known`,
-is handed on as it is.
+is handed on as it is. A record may have a reference beside JAX: a function of SciPy's or NumPy's.
 """
 
 # jax leaves some functions that are called here unannotated.
