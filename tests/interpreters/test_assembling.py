@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.ops.cutting import Pad
 from tracefx.ops.shape import Concatenate
 
@@ -52,12 +53,10 @@ def energy(numpy: Any, windows: Callable[[Any], list[Any]]) -> Callable[[Any], A
 def test_gradients_are_jaxs(name: str) -> None:
     ours, theirs = [energy(numpy, WINDOWS[name]) for numpy in (fnp, jnp)]
     wanted = jax.jit(jax.grad(theirs))(TABLE)
-    np.testing.assert_allclose(fx.grad(ours)(TABLE), wanted, rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(fx.jit(fx.grad(ours))(TABLE), wanted, rtol=2e-5, atol=2e-5)
+    assert_near(fx.grad(ours)(TABLE), wanted)
+    assert_near(fx.jit(fx.grad(ours))(TABLE), wanted)
     several = np.stack([TABLE, -TABLE[::-1]])
-    np.testing.assert_allclose(
-        fx.jit(fx.vmap(fx.grad(ours)))(several), [fx.grad(ours)(x) for x in several], rtol=2e-5, atol=2e-5
-    )
+    assert_near(fx.jit(fx.vmap(fx.grad(ours)))(several), [fx.grad(ours)(x) for x in several])
 
 
 @pytest.mark.parametrize("name", ["that overlap", "beside the whole", "along both axes"])
@@ -66,7 +65,7 @@ def test_hessians_are_jaxs(name: str) -> None:
         gradient = core.grad(energy(numpy, WINDOWS[name]))
         return core.jit(lambda x: core.jvp(gradient, (x,), (x,))[1])(TABLE)
 
-    np.testing.assert_allclose(along(fx, fnp), along(jax, jnp), rtol=2e-4, atol=2e-4)
+    assert_near(along(fx, fnp), along(jax, jnp))
 
 
 def kinds(windows: Callable[[Any], list[Any]], x: Any) -> list[type]:
