@@ -76,9 +76,10 @@ def distribution(
     mapped: Sequence[tuple[int, ...]] | None = None,
     exact: Ulps = ROUNDED,
     located: bool = True,
+    by_jax: bool = True,
     **kw: Any,
 ) -> Record:
-    """`at`: places where there are derivatives."""
+    """`at`: places where there are derivatives; `by_jax`: whether JAX is asked, whose programs may take long."""
     forms = forms_of(name, among)
     rest = [np.asarray(shape, np.float32) for shape in shapes]
     if located:
@@ -95,7 +96,7 @@ def distribution(
     kw = {"dtypes": ("float16",), "ulps": PROGRAM, "batched": False, **kw}
     return record(
         f"{name}.{forms[0]}",
-        inside,
+        *([inside] if by_jax else []),
         module="scipy.stats",
         via=via,
         typed=[
@@ -276,14 +277,14 @@ DISTRIBUTIONS: Final = (
     distribution("wrapcauchy", 0.5, at=NEAR, located=False),
     counting("bernoulli", 0.375, at=f32(1, 0), smooth=[2], located=False, shares=SHARES[1:]),
     counting("binom", 6, 0.25, at=WHOLE, smooth=[2]),
-    counting("betabinom", 6, 1.5, 2.5, at=WHOLE, smooth=[2, 3]),
+    counting("betabinom", 6, 1.5, 2.5, at=WHOLE, smooth=[2, 3], by_jax=False),
     counting("nbinom", 6, 0.25, at=WHOLE, smooth=[1, 2]),
     counting("geom", 0.25, at=WHOLE, smooth=[1]),
     counting("poisson", 3.5, at=WHOLE, among=DENSITIES, smooth=[1]),
     distribution("gamma", 2.5, at=NEAR, among=SUMS, along=[0], slopes=[0]),
     distribution("chi2", 3.0, at=NEAR, among=SUMS, along=[0], slopes=[0]),
     distribution("beta", 1.5, 2.5, at=NEAR, among=SUMS, along=[0], slopes=[0]),
-    distribution("truncnorm", -1.5, 2.0, at=NEAR, among=SUMS, derivatives=False, dtypes=()),
+    distribution("truncnorm", -1.5, 2.0, at=NEAR, among=SUMS, by_jax=False),
     distribution("gennorm", 1.5, at=NEAR, among=SUMS, located=False, along=[0], slopes=[0]),
     counting("poisson", 3.5, at=WHOLE, among=SUMS, smooth=[1], along=[1]),
 )
