@@ -80,7 +80,7 @@ $(VENV)/.bench: pyproject.toml constraints.txt $(VENV)/.made
 
 $(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what its site needs"
-	@$(PIP) --editable '.[docs]'
+	@$(PIP) --editable '.[docs,testing]'
 	@touch $@
 
 # Pages are tested in a browser. Where there is none, and Debian's packages can be installed, it is; else these tests

@@ -49,6 +49,7 @@ LACKING: Final = frozenset(
 DIFFERENT: Final = {
     "numpy.array": "JAX takes further arguments by place only to warn of them",
     "numpy.pad": "JAX reads the options of every mode from **kwargs; those there are are named",
+    "numpy.expand_dims": "the axis has the default of the array API",
     "numpy.clip": "JAX lets the array be left out only to say so",
     "random.lognormal": "the default has the dtype asked for",
     "lax.random_gamma_grad": "JAX takes its operands from *args",

@@ -7,22 +7,21 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
 from html import unescape
 from pathlib import Path
 
+from playwright.sync_api import sync_playwright
+
+from docs.building.chapters import GUIDES
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.places import with_links
-from docs.building.reference import Reference, missing, reference
+from docs.building.reference import missing, reference
 from docs.building.sources import find, public
+from docs.building.texts import linked
 from tests.names import names
+from tests.pictures.test_browser import CHROMIUM, OPTIONS
 
 PROJECT = Path(__file__).parent.parent
-
-
-@cache
-def made() -> Reference:
-    return reference()
 
 
 def built(there: Path) -> subprocess.CompletedProcess[str]:
@@ -35,7 +34,7 @@ def built(there: Path) -> subprocess.CompletedProcess[str]:
 def without_a_place(pages: Mapping[str, str]) -> list[str]:
     """The public names that no page has an anchor for."""
     ids = {name for text in pages.values() for name in re.findall(r'\bid="([^"]+)"', text)}
-    return [entry.path for entry in made().entries if entry.path not in ids]
+    return [entry.path for entry in reference().entries if entry.path not in ids]
 
 
 def from_elsewhere(text: str) -> list[str]:
@@ -50,6 +49,32 @@ def left_over(text: str) -> list[str]:
     return [each for each in paragraphs if re.search(r"^(- |\| |>>> |```|:::)", each, re.MULTILINE)]
 
 
+LOOKED_AT = (
+    *("index", "tour", "moving", "names", "gallery/count", "benchmarks/cpu-2-cores"),
+    *("reference/index", "reference/numpy/creating", "reference/tracefx/arrays"),
+)
+"""Pages with much code, with wide tables and with long names."""
+
+
+def wrong_on_a_phone(site: Path) -> list[str]:
+    """What Chromium says of pages that are opened from the disk, as wide as a phone."""
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda asked: wrong.append(asked.url) if asked.url.startswith("http") else None)
+        for name in LOOKED_AT:
+            page.goto((site / f"{name}.html").as_uri())
+            beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            wrong += [f"{name} is wider than the screen"] if beyond else []
+        page.click("label.md-header__button[for=__search]")
+        page.locator(".md-search__input").press_sequentially("einsum")
+        page.wait_for_selector(".md-search-result__item a[href*='numpy/products.html']")
+        browser.close()
+    return wrong
+
+
 def test_the_site(tmp_path: Path) -> None:
     """One test, since building takes a while."""
     process = built(tmp_path)
@@ -60,10 +85,12 @@ def test_the_site(tmp_path: Path) -> None:
     assert without_a_place(pages) == []
     assert {file: found for file, text in texts.items() if (found := from_elsewhere(text))} == {}
     assert {file: found for file, text in pages.items() if (found := left_over(text))} == {}
+    if CHROMIUM is not None:  # where there is none, tests/pictures say so
+        assert wrong_on_a_phone(tmp_path) == []
 
 
 def test_what_is_wrong_with_a_page_is_found() -> None:
-    assert len(without_a_place({"page.html": '<a id="tracefx.grad"></a>'})) == len(made().entries) - 1
+    assert len(without_a_place({"page.html": '<a id="tracefx.grad"></a>'})) == len(reference().entries) - 1
     assert from_elsewhere('<script async src="https://e.org/a.js"><a href="https://e.org">') == ["https://e.org/a.js"]
     assert from_elsewhere("@font-face { src: url(https://e.org/a.woff) }") == ["https://e.org/a.woff"]
     assert left_over("<p>Text:\n- one\n- two</p>") == ["Text:\n- one\n- two"]
@@ -72,9 +99,13 @@ def test_what_is_wrong_with_a_page_is_found() -> None:
 def test_every_counterpart_of_a_name_of_jax_is_in_the_reference() -> None:
     """What is public is found here by other means than those that make the pages."""
     rows = [row for listed in names().values() for row in listed]
-    same = [row.here for row in rows if row.here == f"tracefx{row.jax.removeprefix('jax')}"]
+    same = [name for row in rows if row.here == (name := f"tracefx{row.jax.removeprefix('jax')}")]
     assert len(same) > 1000
-    assert missing(same, made()) == []
+    assert missing(same, reference()) == []
+
+
+def test_pages_with_a_guide_are_there() -> None:
+    assert {f"reference/{page}" for page in GUIDES} - set(reference().pages) == set()
 
 
 def test_sessions_become_code() -> None:
@@ -85,6 +116,13 @@ def test_sessions_become_code() -> None:
     )
     assert fenced(">>> f()  # doctest: +ELLIPSIS\nx\n<BLANKLINE>\ny") == "```pycon\n>>> f()\nx\n\ny\n```\n"
     assert fenced("```python\n>>> 1\n```") == "```python\n>>> 1\n```"
+
+
+def test_names_in_texts_are_links() -> None:
+    text = "As `sum` of `x`, or `numpy.prod`.\n\n```pycon\n>>> `sum`\n```\n[`sum`][there] ``sum``"
+    assert linked(text, {"sum": "a.sum", "numpy.prod": "a.prod", "x": "a.x"}, {"x"}) == (
+        "As [`sum`][a.sum] of `x`, or [`numpy.prod`][a.prod].\n\n```pycon\n>>> `sum`\n```\n[`sum`][there] ``sum``"
+    )
 
 
 def test_what_a_docstring_begins_with() -> None:
@@ -119,4 +157,4 @@ def test_names_are_found_where_they_are_defined() -> None:
 
 
 def test_a_name_without_a_place_is_found() -> None:
-    assert missing(["tracefx.grad", "tracefx.gard"], made()) == ["tracefx.gard"]
+    assert missing(["tracefx.grad", "tracefx.gard"], reference()) == ["tracefx.gard"]

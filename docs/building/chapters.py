@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, final
 
 from attrs import field, frozen
@@ -241,3 +242,41 @@ TYPES: Final[Sequence[str]] = (
     "tracefx.transforms.pipelines.Yes",
 )
 """What signatures name often without being public names: a page tells what they are."""
+
+GUIDES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tracefx/index.md": "tour.md",
+        "tracefx/rules-and-memory.md": "control-flow.md",
+        "tracefx/pipelines.md": "handlers.md",
+        "tracefx/programs.md": "serialization.md",
+        "lax/control-flow.md": "control-flow.md",
+        "random/index.md": "random.md",
+        "random/keys.md": "random.md",
+        "numpy/index.md": "interchange.md",
+        "handlers/index.md": "gallery/index.md",
+        "handlers/intermediate-values.md": "gallery/sow.md",
+        "handlers/log-and-explain.md": "gallery/explain.md",
+        "handlers/costs.md": "gallery/count.md",
+        "handlers/checks.md": "gallery/checkify.md",
+        "handlers/keys-used-twice.md": "gallery/key_reuse.md",
+        "handlers/mixed-precision.md": "gallery/autocast.md",
+        "handlers/taylor-series.md": "gallery/taylor.md",
+        "handlers/laplacians.md": "gallery/laplacian.md",
+        "handlers/sparsity.md": "gallery/sparsity.md",
+        "handlers/bounds.md": "gallery/intervals.md",
+        "handlers/progress.md": "gallery/progress.md",
+        "handlers/probabilistic-programs.md": "gallery/probabilistic.md",
+        "handlers/units.md": "gallery/units.md",
+        "handlers/low-rank-adaptation.md": "gallery/lora.md",
+        "handlers.units.md": "gallery/units.md",
+        "extend/index.md": "design.md",
+        "extend/interpreters.md": "handlers.md",
+        "extend/primitives.md": "writing_operations.md",
+        "rewriting.md": "rewriting.md",
+        "programs.md": "serialization.md",
+        "testing/index.md": "laws.md",
+        "interop.jax.md": "from_jax.md",
+        "pictures.md": "pictures.md",
+    }
+)
+"""The page of docs/ that tells about what is on a page of the reference."""

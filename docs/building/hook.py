@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -21,18 +21,20 @@ _GUESTS: Final = {there: path for path, there in guests().items()}
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """The navigation has a place for the reference: `reference/`. Its pages go there."""
-    config.nav = _with_reference(config.nav)
+    """Chapters of the navigation whose page is a folder have the pages that are made for it."""
+    chapters = cast("list[dict[str, object]]", config.nav)  # as it stands in the file
+    config.nav = [{title: _pages(below) for title, below in chapter.items()} for chapter in chapters]
     config.watch.append(str(PROJECT / "src" / "tracefx"))
 
 
-def _with_reference(item: Any) -> Any:
-    """The navigation, which MkDocs has as it stands in the file: text, lists and dicts."""
-    if isinstance(item, list):
-        return [_with_reference(each) for each in item]
-    if isinstance(item, dict):
-        return {title: _with_reference(each) for title, each in item.items()}
-    return list(_MADE.navigation) if item == f"{FOLDER}/" else item
+def _pages(below: object) -> object:
+    match below:
+        case "reference/":
+            return list(_MADE.navigation)
+        case "benchmarks/":
+            return ["benchmarks.md", *[file for file in _GUESTS if file.startswith("benchmarks/")]]
+        case _:
+            return below
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -43,8 +45,16 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
+def _for_search(file: str) -> dict[str, Any]:
+    """The functions of the root are what most people look for; in tables of names and figures everything is found."""
+    if file == "names.md" or file.startswith("benchmarks/"):
+        return {"search": {"exclude": True}}
+    return {"search": {"boost": 4}} if file.startswith(f"{FOLDER}/tracefx/") else {}
+
+
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
+    page.meta.update(_for_search(file))
     if page.file.generated_by is None or file in _GUESTS:
         markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
         markdown += f"\n{_MADE.pages.get(file, '')}"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
 
-from docs.building.chapters import CHAPTERS, TYPES, Chapter, Page
+from docs.building.chapters import CHAPTERS, GUIDES, TYPES, Chapter, Page
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.sources import Found, find, home, is_there, public, read
 
+DOCS: Final = Path(__file__).parent.parent
 FOLDER: Final = "reference"
 LONGEST_VALUE: Final = 60
 
@@ -73,6 +76,16 @@ class Reference:
     pages: Mapping[str, str]
     navigation: Sequence[NavItem]
     entries: Sequence[Entry] = field(repr=False)
+    places: Places
+
+    def names_of(self, module: str) -> dict[str, str]:
+        """What mkdocstrings calls the names of a module, also as they are named from the root: `numpy.sum`."""
+        prefix = f"{module}."
+        return {
+            path.removeprefix(prefix): identifier
+            for path, identifier in self.places.parts.items()
+            if path.startswith(prefix)
+        }
 
 
 def entries(module: str) -> list[Entry]:
@@ -96,6 +109,7 @@ def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
     return {page: about for page, about in found.items() if about}
 
 
+@functools.cache
 def reference() -> Reference:
     """All of it."""
     here = {chapter: subjects(chapter) for chapter in CHAPTERS if is_there(chapter.module)}
@@ -122,7 +136,7 @@ def reference() -> Reference:
         else:
             navigation.append({chapter.folder: _index(chapter)})
     made[TYPES_FILE] = _types()
-    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything)
+    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything, places)
 
 
 def _index(chapter: Chapter) -> str:
@@ -144,15 +158,25 @@ def _text(chapter: Chapter, page: Page, about: Sequence[Entry], places: Places) 
         title = f"# {page.title}\n\nNames of `{module}`.\n\n"
     else:
         title = _title(module)
-    return title + _body(about, places, _file(chapter, page))
+    file = _file(chapter, page)
+    return title + _guide(file) + _body(about, places, file)
 
 
 def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], places: Places) -> str:
-    text = _title(chapter.module)
+    text = _title(chapter.module) + _guide(_index(chapter))
     for page, about in pages.items():
         links = [places.link(entry.path, _index(chapter), entry.name) for entry in about]
         text += f"## [{page.title}]({page.file})\n\n{' · '.join(links)}\n\n"
     return text
+
+
+def _guide(file: str) -> str:
+    """The link to the page that tells about what is on this one."""
+    guide = GUIDES.get(file.removeprefix(f"{FOLDER}/"))
+    if guide is None:
+        return ""
+    title = (DOCS / guide).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return f"*In the guide:* [{title}]({posixpath.relpath(guide, posixpath.dirname(file))})\n\n"
 
 
 def _page(chapter: Chapter, entry: Entry) -> Page:
@@ -167,12 +191,12 @@ def _page(chapter: Chapter, entry: Entry) -> Page:
 def _place(page: Page, entry: Entry) -> tuple[int, bool]:
     """Names are in the order of the rooms that a page names; in each, functions come before what they give and take."""
     rooms = [place for place, room in enumerate(page.rooms) if f".{room}." in f".{entry.found.module}."]
-    return min(rooms, default=-1), isinstance(entry.found.statement, ast.ClassDef)
+    return min(rooms, default=len(page.rooms)), isinstance(entry.found.statement, ast.ClassDef)
 
 
 def _overview(chapters: Sequence[Chapter]) -> str:
     """What follows the text of the first page."""
-    rows = []
+    rows: list[str] = []
     for chapter in chapters:
         about = (
             first_sentence(read(home(chapter.module)).docstring)

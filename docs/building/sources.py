@@ -118,6 +118,8 @@ def read(module: str) -> Module:
             case ast.ImportFrom(str(source), aliases, 0) if source.partition(".")[0] != "__future__":
                 for alias in aliases:
                     bound[alias.asname or alias.name] = Import(source, alias.name, alias.asname == alias.name)
+            case _:
+                pass
     return Module(module, ast.get_docstring(tree) or "", bound, described)
 
 

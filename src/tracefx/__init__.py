@@ -6,9 +6,7 @@ from types import MappingProxyType as _MappingProxyType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
 
-from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
-from tracefx import debug as debug
 from tracefx import lax as lax
 from tracefx import nn as nn
 from tracefx import numpy as numpy
@@ -36,9 +34,6 @@ from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
 from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
-from tracefx.transforms.callbacks import effects_barrier as effects_barrier
-from tracefx.transforms.callbacks import io_callback as io_callback
-from tracefx.transforms.callbacks import pure_callback as pure_callback
 from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
 from tracefx.transforms.checkpointing import checkpoint as checkpoint
 from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
@@ -80,8 +75,6 @@ from tracefx.transforms.jit import jit as jit
 from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
 from tracefx.transforms.pipelines import Identity as Identity
 from tracefx.transforms.pipelines import Transform as Transform
-from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
-from tracefx.transforms.residuals import saved_residuals as saved_residuals
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
 from tracefx.transforms.shard_maps import Pmap as Pmap
 from tracefx.transforms.shard_maps import ShardMap as ShardMap
@@ -106,6 +99,8 @@ P = PartitionSpec
 typeof = _get_aval
 
 if _TYPE_CHECKING:
+    from tracefx import custom_batching as custom_batching
+    from tracefx import debug as debug
     from tracefx import distributed as distributed
     from tracefx import dtypes as dtypes
     from tracefx import extend as extend
@@ -124,9 +119,14 @@ if _TYPE_CHECKING:
     from tracefx.handlers import jet as jet
     from tracefx.pictures import show as show
     from tracefx.programs import parse_jaxpr as parse_jaxpr
+    from tracefx.transforms.callbacks import effects_barrier as effects_barrier
+    from tracefx.transforms.callbacks import io_callback as io_callback
+    from tracefx.transforms.callbacks import pure_callback as pure_callback
     from tracefx.transforms.exporting import Exported as Exported
     from tracefx.transforms.exporting import export as export
     from tracefx.transforms.exporting import load as load
+    from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
+    from tracefx.transforms.residuals import saved_residuals as saved_residuals
 
 
 def _load_backend() -> _Backend:
@@ -150,21 +150,28 @@ _NOTEBOOK.provide(_load_notebook)
 _LATE: _Final = _MappingProxyType(
     {
         "Exported": "tracefx.transforms.exporting",
+        "custom_batching": "",
+        "debug": "",
         "derivatives": "tracefx.handlers",
         "distributed": "",
         "dtypes": "",
+        "effects_barrier": "tracefx.transforms.callbacks",
         "export": "tracefx.transforms.exporting",
         "extend": "",
         "flatten_util": "",
         "handlers": "",
         "image": "",
+        "io_callback": "tracefx.transforms.callbacks",
         "jet": "tracefx.handlers",
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",
         "pictures": "",
+        "print_saved_residuals": "tracefx.transforms.residuals",
         "programs": "",
+        "pure_callback": "tracefx.transforms.callbacks",
         "random": "",
         "rewriting": "",
+        "saved_residuals": "tracefx.transforms.residuals",
         "scipy": "",
         "sharding": "",
         "show": "tracefx.pictures",

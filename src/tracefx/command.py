@@ -91,7 +91,11 @@ def _show(given: argparse.Namespace) -> int:
     if given.output == "-":
         sys.stdout.write(page.html)
         return 0
-    path = page.save(given.output or f"{name}.html")
+    file = given.output or f"{name}.html"
+    try:
+        path = page.save(file)
+    except OSError as error:
+        raise UsageError(f"{file} can't be written: {error.strerror}") from None
     sys.stdout.write(f"{path}\n")
     if given.open:
         webbrowser.open(path.resolve().as_uri())
@@ -105,7 +109,7 @@ def _steps(given: argparse.Namespace) -> list[str]:
     for step in steps:
         if step not in (*STEPS, "all"):
             near = difflib.get_close_matches(step, STEPS, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
+            meant = f"; did you mean {near[0]!r}?" if near else "."
             raise UsageError(f"there is no step {step!r}{meant} There are {', '.join(STEPS)}, and all.")
     return steps
 
@@ -134,11 +138,12 @@ def _module(where: str) -> ModuleType:
         file = Path(where)
         if not file.is_file():
             raise UsageError(f"there is no file {where}")
-        spec = importlib.util.spec_from_file_location(file.stem, file)
+        name = f"shown_{file.stem}"  # a file may be called as a module that others import
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module  # which classes of it are looked up by
+        sys.modules[name] = module  # which classes of it are looked up by
         sys.path.insert(0, str(file.parent))
         spec.loader.exec_module(module)
         return module
@@ -211,5 +216,6 @@ def _type(text: str, whole: str) -> ShapeDtypeStruct:
         (aval,) = parse_jaxpr(f"{{ lambda ; a:{text}. let in () }}", {}).in_avals
     except ParseError as error:
         problem = str(error).partition("\n")[0].partition(": ")[2]
-        raise UsageError(f"{text!r} in {whole!r} is no type: {problem}") from None
+        inside = "" if text == whole else f" in {whole!r}"
+        raise UsageError(f"{text!r}{inside} is no type: {problem}") from None
     return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)

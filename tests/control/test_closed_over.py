@@ -15,8 +15,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import agree
 from tracefx.custom_derivatives import ClosedOverTracerError
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -98,7 +100,7 @@ CLOSED_OVER: Final[dict[str, tuple[Callable[[Made], Any], Any]]] = {
 @pytest.mark.parametrize("place", list(CLOSED_OVER))
 def test_functions_and_rules_close_over_tracers(place: str, made: Made) -> None:
     case, want = CLOSED_OVER[place]
-    np.testing.assert_allclose(case(made), want, rtol=2e-6)
+    assert_near(case(made), want)
 
 
 DIFFERENTIATED: Final[dict[str, Callable[[Made], Any]]] = {
@@ -123,7 +125,7 @@ def test_what_is_closed_over_is_not_differentiated(place: str, made: Made) -> No
 
 def test_a_constant_of_what_is_closed_over_is_fine() -> None:
     gradient = fx.grad(lambda x: times_sin_jvp(fx.lax.stop_gradient(x))(x))
-    np.testing.assert_allclose(gradient(2.0), 10 * np.cos(2.0) * 2.0, rtol=1e-6)
+    assert_near(gradient(2.0), 10 * np.cos(2.0) * 2.0, ELEMENTARY)
 
 
 def test_closure_convert_makes_arguments_of_what_is_differentiated() -> None:

@@ -16,8 +16,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import agree, same
 from tracefx.custom_derivatives import ClosedOverTracerError
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 Y: Final = np.array([1.0, 3.0, -2.0], np.float32)
@@ -114,8 +116,8 @@ def test_the_gradient_in_a_batch_is_that_of_the_rule(stack: str) -> None:
 
 def test_without_a_batch_the_gradient_is_that_of_the_function() -> None:
     f = cosine_in_a_batch(fx, fnp)
-    np.testing.assert_allclose(fx.grad(f)(0.5, 2.0), 2 * np.cos(0.5), rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(fx.grad(fx.grad(fx.jit(f))))(0.5, 2.0), -2 * np.sin(0.5), rtol=1e-6)
+    assert_near(fx.grad(f)(0.5, 2.0), 2 * np.cos(0.5), ELEMENTARY)
+    assert_near(fx.jit(fx.grad(fx.grad(fx.jit(f))))(0.5, 2.0), -2 * np.sin(0.5), ELEMENTARY)
 
 
 def test_a_function_that_differentiates_a_jitted_one_has_a_gradient() -> None:
@@ -127,8 +129,8 @@ def test_a_function_that_differentiates_a_jitted_one_has_a_gradient() -> None:
         f: Any = wrap(times_its_slope)
         if wrap is fx.custom_batching.custom_vmap:
             f.def_vmap(lambda axis_size, in_batched, x: (fx.vmap(times_its_slope)(x), True))
-        np.testing.assert_allclose(fx.vmap(fx.grad(f))(fnp.asarray(X)), -np.cos(2 * X), rtol=1e-5)
-        np.testing.assert_allclose(fx.jit(fx.grad(fx.jit(f)))(0.5), -np.cos(1.0), rtol=1e-5)
+        assert_near(fx.vmap(fx.grad(f))(fnp.asarray(X)), -np.cos(2 * X))
+        assert_near(fx.jit(fx.grad(fx.jit(f)))(0.5), -np.cos(1.0))
 
 
 def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
@@ -140,9 +142,9 @@ def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
 
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (inner(ct, x),))
     x = fnp.asarray(X)
-    np.testing.assert_allclose(fx.vmap(f)(x), np.cos(X) * X, rtol=1e-6)
-    np.testing.assert_allclose(fx.vmap(fx.grad(f))(x), np.cos(1.0) * X, rtol=1e-6)
-    np.testing.assert_allclose(fx.vmap(fx.grad(fx.jit(f)))(x), np.cos(1.0) * X, rtol=1e-6)
+    assert_near(fx.vmap(f)(x), np.cos(X) * X, ELEMENTARY)
+    assert_near(fx.vmap(fx.grad(f))(x), np.cos(1.0) * X, ELEMENTARY)
+    assert_near(fx.vmap(fx.grad(fx.jit(f)))(x), np.cos(1.0) * X, ELEMENTARY)
 
 
 def test_a_function_may_have_rules_of_both_kinds() -> None:
@@ -183,7 +185,7 @@ def test_two_batches_call_the_rule_for_the_inner_one_first() -> None:
         return f(x), True
 
     x = fnp.arange(6.0).reshape(2, 3)
-    np.testing.assert_allclose(fx.vmap(fx.vmap(f))(x), np.sin(x), rtol=1e-6)
+    assert_near(fx.vmap(fx.vmap(f))(x), np.sin(x), ELEMENTARY)
     assert sizes == [(3, (3,)), (2, (2, 3))]
 
 
@@ -201,12 +203,10 @@ def closing(c: Any) -> Any:
 
 def test_what_it_closes_over_may_be_traced() -> None:
     x = fnp.asarray(X)
-    np.testing.assert_allclose(fx.vmap(lambda c: closing(c)(0.5))(x), np.sin(np.float32(0.5)) * X, rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(lambda c: fx.vmap(closing(c))(x))(2.0), 2 * np.cos(X), rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(lambda c: fx.vmap(fx.jit(closing(c)))(x))(2.0), 2 * np.cos(X), rtol=1e-6)
-    np.testing.assert_allclose(
-        fx.vmap(lambda y: fx.vmap(lambda c: closing(c)(y))(x))(x)[1], np.cos(X[1]) * X, rtol=1e-6
-    )
+    assert_near(fx.vmap(lambda c: closing(c)(0.5))(x), np.sin(np.float32(0.5)) * X, ELEMENTARY)
+    assert_near(fx.jit(lambda c: fx.vmap(closing(c))(x))(2.0), 2 * np.cos(X), ELEMENTARY)
+    assert_near(fx.jit(lambda c: fx.vmap(fx.jit(closing(c)))(x))(2.0), 2 * np.cos(X), ELEMENTARY)
+    assert_near(fx.vmap(lambda y: fx.vmap(lambda c: closing(c)(y))(x))(x)[1], np.cos(X[1]) * X, ELEMENTARY)
 
 
 def test_what_it_closes_over_is_no_argument_of_its_rule() -> None:

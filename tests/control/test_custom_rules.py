@@ -19,6 +19,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.interpreters.stacks import Count
 from tests.transforms.oracle import agree
 from tracefx.core.digest import executable_key
@@ -27,6 +28,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import dce
 from tracefx.custom_derivatives import NotLinearError
 from tracefx.interpreters.recording import Recording
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -212,7 +214,7 @@ def test_linear_functions_of_some_arguments_are_transposed_with_calls_inside() -
     f.defjvp(lambda primals, tangents: (f(*primals), f(primals[0], tangents[1])))
     for g in (f, fx.jit(f)):
         (ct,) = fx.linear_transpose(lambda t, g=g: g(fnp.asarray(X), t), fnp.asarray(X))(fnp.asarray(X))
-        np.testing.assert_allclose(ct, X * np.sin(X) * np.cos(X), rtol=1e-5)
+        assert_near(ct, X * np.sin(X) * np.cos(X))
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -236,7 +238,7 @@ def test_in_a_scan_they_are_what_they_are_in_the_unrolled_program(which: int) ->
         return [fx.vmap(f)(x), fx.jit(fx.vmap(first))(x), fx.vmap(second)(x), *pushed(x), fx.vmap(fx.jacfwd(first))(x)]
 
     for got, want in zip(derivatives(scanned), derivatives(unrolled), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4)
+        assert_near(got, want)
 
 
 # ------------------------------------------------------------------ forward mode where the backward pass is not linear
@@ -260,11 +262,11 @@ def test_a_backward_pass_that_clips_works_in_reverse_and_in_forward_over_reverse
     x = fnp.asarray(np.array([0.3, 3.0], np.float32))
     gradient = fx.vmap(fx.grad(f))
     cut = np.clip(np.asarray(x), -1, 1)
-    np.testing.assert_allclose(gradient(x), cut * np.cos(x) + np.sin(x), rtol=1e-6)
+    assert_near(gradient(x), cut * np.cos(x) + np.sin(x), ELEMENTARY)
     slope = np.where(np.abs(x) < 1, np.cos(x), 0.0) - cut * np.sin(x) + np.cos(x)
-    np.testing.assert_allclose(fx.jvp(gradient, (x,), (fnp.ones(2),))[1], slope, rtol=1e-6)
-    np.testing.assert_allclose(np.diag(fx.hessian(lambda x: fx.vmap(f)(x).sum())(x)), slope, rtol=1e-6)
-    np.testing.assert_allclose(fx.vmap(fx.grad(fx.jit(fx.grad(f))))(x), slope, rtol=1e-6)
+    assert_near(fx.jvp(gradient, (x,), (fnp.ones(2),))[1], slope, ELEMENTARY)
+    assert_near(np.diag(fx.hessian(lambda x: fx.vmap(f)(x).sum())(x)), slope, ELEMENTARY)
+    assert_near(fx.vmap(fx.grad(fx.jit(fx.grad(f))))(x), slope, ELEMENTARY)
 
 
 @pytest.mark.parametrize(

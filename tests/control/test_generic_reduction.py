@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.vocabulary import VOCABULARY
@@ -32,7 +33,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 def close(got: Any, want: Any) -> None:
-    np.testing.assert_allclose(np.asarray(got), np.asarray(want), 2e-5, 1e-6)
+    assert_near(np.asarray(got), np.asarray(want))
 
 
 @pytest.mark.parametrize("n", range(8))

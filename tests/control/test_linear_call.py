@@ -11,8 +11,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import agree
 from tracefx.custom_derivatives import linear_call
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -62,14 +64,14 @@ def test_batches_and_derivatives_by_the_residuals() -> None:
     x, r = fnp.asarray(X), fnp.asarray(X + 3)
     for of in (fx.jit, lambda f: f):
         f = of(lambda r, x: divided(fx, r, x))
-        np.testing.assert_allclose(fx.vmap(f)(r, x), X / (X + 3), rtol=1e-6)
-        np.testing.assert_allclose(fx.vmap(f, (0, None))(r, 2.0), 2 / (X + 3), rtol=1e-6)
+        assert_near(fx.vmap(f)(r, x), X / (X + 3), ELEMENTARY)
+        assert_near(fx.vmap(f, (0, None))(r, 2.0), 2 / (X + 3), ELEMENTARY)
         by_r, by_x = fx.vmap(fx.grad(f, (0, 1)))(r, x)
-        np.testing.assert_allclose(by_x, 7 / (X + 3), rtol=1e-6)
-        np.testing.assert_allclose(by_r, -X / (X + 3) ** 2, rtol=1e-6)
-        np.testing.assert_allclose(fx.vmap(fx.grad(f), (0, None))(r, 2.0), -2 / (X + 3) ** 2, rtol=1e-6)
+        assert_near(by_x, 7 / (X + 3), ELEMENTARY)
+        assert_near(by_r, -X / (X + 3) ** 2, ELEMENTARY)
+        assert_near(fx.vmap(fx.grad(f), (0, None))(r, 2.0), -2 / (X + 3) ** 2, ELEMENTARY)
         np.testing.assert_allclose(fx.grad(lambda x, f=f: fx.vmap(f, (0, None))(r, x).sum())(2.0), (7 / (X + 3)).sum())
-        np.testing.assert_allclose(fx.jvp(f, (r, x), (r, x))[1], 0 * X, atol=1e-6)
+        assert_near(fx.jvp(f, (r, x), (r, x))[1], 0 * X, ELEMENTARY)
 
 
 def test_what_is_refused() -> None:

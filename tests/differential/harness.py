@@ -1,4 +1,4 @@
-"""The comparison of a record's function with JAX's.
+"""The comparison of a record's function with JAX's, and with its reference where it has one.
 
 Each aspect gives a list of what differs, so that one run says all. What is known to differ stands in `differences.py`.
 """
@@ -20,7 +20,11 @@ import numpy as np
 from attrs import frozen
 
 import tracefx as fx
+import tracefx.numpy as fnp
 from tests.compiling import compiled
+from tests.differential import references
+from tests.differential.batching import Batched, batch_differs, choices
+from tests.differential.comparing import Found, arrays, attempt, builtin, compare, leaves_of, outcome, said
 from tests.differential.records import (
     OURS,
     THEIRS,
@@ -35,14 +39,11 @@ from tests.differential.records import (
     numbers_of,
     passed,
 )
+from tests.differential.references import Asked
 from tests.laws.examples import is_long
-from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.laws import every_axes
-from tracefx.testing.tolerances import DERIVATIVE, TWICE, Ulps, apart
+from tracefx.testing.tolerances import DERIVATIVE, TWICE, Ulps
 
-Found: TypeAlias = list[str]
-"""What differs: for each difference the aspect, the call, and what is here and what there."""
 USUAL: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
 """The dtypes for which values are compared; for others types are, unless there is time for more."""
 
@@ -62,76 +63,6 @@ def by_jax(f: Function) -> Function:
     return quiet(compiled(jax.jit, f))
 
 
-# ------------------------------------------------------------------ comparing results
-
-
-def leaves_of(out: Any) -> list[Any]:
-    """The arrays of a result, in their order."""
-    return [x for part in out for x in leaves_of(part)] if isinstance(out, list | tuple) else [out]
-
-
-def structure(out: Any) -> object:
-    """How sequences are nested in a result: whether they are lists or tuples too."""
-    return (isinstance(out, list), list(map(structure, out))) if isinstance(out, list | tuple) else None
-
-
-def compare(got: Any, want: Any, ulps: Ulps | None, *, typed: bool = True) -> str:
-    """How two results differ, "" if they agree: in type only without a tolerance; `typed`: whether weak types count."""
-    if structure(got) != structure(want):
-        return f"{got!r} in place of {want!r}"
-    for i, (g, w) in enumerate(zip(leaves_of(got), leaves_of(want), strict=True)):
-        where = f"output {i}: " if isinstance(want, list | tuple) else ""
-        if difference := _compare_one(g, w, ulps, typed):
-            return where + difference
-    return ""
-
-
-def _compare_one(got: Any, want: Any, ulps: Ulps | None, typed: bool) -> str:
-    if not isinstance(got, Array):
-        return f"{got!r} is no array"
-    if (got.shape, got.dtype) != (want.shape, np.dtype(want.dtype)):
-        return f"{got.dtype}{list(got.shape)} in place of {want.dtype}{list(want.shape)}"
-    # JAX's comparisons of weak operands are weak booleans, which promote as all booleans do; ours are never weak.
-    if typed and got.dtype != np.bool_ and got.weak_type != want.weak_type:
-        return f"weak_type {got.weak_type}"
-    if ulps is None:
-        return ""
-    g, w = np.asarray(got), np.asarray(want)
-    allowed = ulps.for_array(w)
-    distance = apart(g, w, allowed.least)
-    if not distance.size:
-        return ""
-    limit = allowed.of(g.dtype) if is_inexact(g) else 0
-    worst = int(np.argmax(distance))
-    if distance.flat[worst] <= limit:
-        return ""
-    return (
-        f"{g.flat[worst]} in place of {w.flat[worst]} at {worst}: {distance.flat[worst]:.4g} ulps, allowed {limit:.4g}"
-    )
-
-
-def attempt(thunk: Callable[[], Any]) -> Any:
-    """The result, or the error."""
-    try:
-        return thunk()
-    except Exception as error:  # whatever it is, it is compared
-        return error
-
-
-def builtin(error: BaseException) -> type:
-    """The built-in class that an error belongs to."""
-    return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
-
-
-def said(x: Any) -> str:
-    """A result, or an error with the beginning of what it says."""
-    return f"{type(x).__name__}: {str(x)[:120]}" if isinstance(x, Exception) else repr(x)
-
-
-def arrays(library: Library, call: Call) -> list[Any]:
-    return [passed(library, x) for x in call.operands]
-
-
 # ------------------------------------------------------------------ values and types
 
 Labelled: TypeAlias = tuple[str, Call]
@@ -142,32 +73,38 @@ def values(record: Record) -> Found:
     known = [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_recast(record)]
     if record.is_plain:
         return _plain_values(record, known)
-    found: Found = []
-    wanted = _each_of_theirs(record, known, by_jax)
-    given = [arrays(OURS, c) for _, c in known]
-    f, mine = record.via(OURS), []
-    for (label, each), xs, want in zip(known, given, wanted, strict=True):
-        got = attempt(lambda each=each, xs=xs: each.of(f, xs))  # type: ignore[misc]
-        mine.append(got)
-        if difference := _outcome(got, want, record.ulps):
-            found.append(f"value {label}: {difference}")
     staged = len(known) if is_long() else len(record.calls) + len(record.values)
-    good = [i for i in range(staged) if not isinstance(mine[i], Exception) and not isinstance(wanted[i], Exception)]
-    together = compiled(fx.jit, lambda xss: [known[i][1].of(f, xs) for i, xs in zip(good, xss, strict=True)])
+    asked = [
+        Asked(label, each, want, record.ulps, True, i < staged)
+        for i, ((label, each), want) in enumerate(zip(known, _each_of_theirs(record, known, by_jax), strict=True))
+    ]
+    asked += references.asked(record.reference) if record.reference else []
+    given = [arrays(OURS, a.call) for a in asked]
+    found: Found = []
+    f, good = record.via(OURS), []
+    for i, (a, xs) in enumerate(zip(asked, given, strict=True)):
+        attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
+        # How functions are evaluated is looked for where a kind of arguments comes again.
+        got = attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
+        if difference := outcome(got, a.want, a.ulps, typed=a.typed):
+            found.append(f"value {a.label}: {difference}")
+        if a.staged and not isinstance(got, Exception) and not isinstance(a.want, Exception):
+            good.append(i)
+    together = compiled(fx.jit, lambda xss: [asked[i].call.of(f, xs) for i, xs in zip(good, xss, strict=True)])
     for i, got in zip(good, together([given[i] for i in good]), strict=True):
-        if difference := compare(got, wanted[i], record.ulps):
-            found.append(f"compiled {known[i][0]}: {difference}")
+        if difference := compare(got, asked[i].want, asked[i].ulps, typed=asked[i].typed):
+            found.append(f"compiled {asked[i].label}: {difference}")
     return found
 
 
 def types(record: Record) -> Found:
     """The types of the results of the first call in other dtypes, also one operand at a time. Nothing is compiled."""
-    changed = list(_one_recast(record))
+    changed = [*[(f"{c}", c) for c in record.typed], *_one_recast(record)]
     wanted = _each_of_theirs(record, changed, lambda f: quiet(functools.partial(jax.eval_shape, f)))
     found: Found = []
     for (label, each), want in zip(changed, wanted, strict=True):
         got = attempt(lambda each=each: each.of(record.via(OURS), arrays(OURS, each)))  # type: ignore[misc]
-        if difference := _outcome(got, want, None):
+        if difference := outcome(got, want, None):
             found.append(f"dtype {label}: {difference}")
     return found
 
@@ -193,19 +130,12 @@ def _each_of_theirs(record: Record, calls: Sequence[Labelled], evaluate: Callabl
     return [errors.get(i, out) for i, out in enumerate(outs)]
 
 
-def _outcome(got: Any, want: Any, ulps: Ulps | None) -> str:
-    """How results differ, either of which may be an error."""
-    if isinstance(want, Exception):
-        return "" if isinstance(got, builtin(want)) else f"{said(got)} in place of {said(want)}"
-    return said(got) if isinstance(got, Exception) else compare(got, want, ulps)
-
-
 def _plain_values(record: Record, calls: Sequence[Labelled]) -> Found:
     found: Found = []
     for label, each in calls:
         got, want = [attempt(lambda lib=lib: each.of(record.via(lib), arrays(lib, each))) for lib in (OURS, THEIRS)]  # type: ignore[misc]  # noqa: B023
         if isinstance(want, Exception) or isinstance(got, Exception):
-            if difference := _outcome(got, want, None):
+            if difference := outcome(got, want, None):
                 found.append(f"value {label}: {difference}")
         elif type(got) is not type(want) or got != want:
             found.append(f"value {label}: {got!r} in place of {want!r}")
@@ -301,29 +231,32 @@ class Slope:
     """A call whose derivatives are compared: tangents of its inexact operands, cotangents of its inexact outputs."""
 
     call: Call
+    moving: tuple[int, ...]
+    """Which operands have tangents."""
     tangents: tuple[NDArray, ...]
     weights: tuple[NDArray | None, ...]
 
     @staticmethod
     def of(record: Record, call: Call) -> Slope:
         outs = [np.asarray(o) for o in leaves_of(call.of(record.via(OURS), arrays(OURS, call)))]
+        moving = tuple([i for i in call.moving if record.along is None or i in record.along])
         return Slope(
             call,
-            tuple([_drawn(call.operands[i], f"tangent {i}") for i in call.moving]),
+            moving,
+            tuple([_drawn(call.operands[i], f"tangent {i}") for i in moving]),
             tuple([_drawn(o, f"weight {i}") if is_inexact(o) else None for i, o in enumerate(outs)]),
         )
 
     @property
     def choices(self) -> list[tuple[int, ...]]:
         """Which operands are moved: each alone, and all together."""
-        moving = self.call.moving
-        return [*([(i,) for i in moving] if len(moving) > 1 else []), moving]
+        return [*([(i,) for i in self.moving] if len(self.moving) > 1 else []), self.moving]
 
     def moved(self, library: Library, chosen: Sequence[int]) -> list[Any]:
         """The tangents of all operands that have one, those that aren't chosen zero."""
         return [
             passed(library, like(self.call.operands[i], t if i in chosen else np.zeros_like(t)))
-            for i, t in zip(self.call.moving, self.tangents, strict=True)
+            for i, t in zip(self.moving, self.tangents, strict=True)
         ]
 
     def restricted(self, f: Function, xs: Sequence[Any], chosen: Sequence[int]) -> Function:
@@ -350,20 +283,20 @@ class Slope:
 
 def derivatives(record: Record) -> Found:
     """Tangents, gradients, and tangents of gradients, along each inexact operand alone and along all together."""
-    slopes = [Slope.of(record, c) for c in record.calls if c.moving] if record.derivatives else []
-    slopes = [s for s in slopes if any(w is not None for w in s.weights)]
+    slopes = [Slope.of(record, c) for c in record.calls] if record.derivatives else []
+    slopes = [s for s in slopes if s.moving and any(w is not None for w in s.weights)]
     f = record.via(THEIRS)
 
     def oracle(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         outs = []
         for s, xs, ts in zip(slopes, given, tangents, strict=True):
-            g, moved = s.restricted(f, xs, s.call.moving), [xs[i] for i in s.call.moving]
+            g, moved = s.restricted(f, xs, s.moving), [xs[i] for i in s.moving]
             outs.append((jax.jvp(g, moved, ts)[1], jax.jvp(s.pulled(THEIRS, g), moved, ts)))
         return outs
 
     evaluate = by_jax(oracle)
     given = [arrays(THEIRS, s.call) for s in slopes]
-    found: Found = []
+    found = references.slopes(record, record.reference) if record.reference else []
     for turn in range(max([len(s.choices) for s in slopes], default=0)):
         choices = [s.choices[min(turn, len(s.choices) - 1)] for s in slopes]
         wanted = evaluate(given, [s.moved(THEIRS, chosen) for s, chosen in zip(slopes, choices, strict=True)])
@@ -374,7 +307,7 @@ def derivatives(record: Record) -> Found:
 
 
 def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any, pulled: Any) -> Found:
-    moving = s.call.moving
+    moving = s.moving
     xs = arrays(OURS, s.call)
     f, moved = s.restricted(record.via(OURS), xs, chosen), [xs[i] for i in chosen]
     ts = [t for i, t in zip(moving, s.moved(OURS, chosen), strict=True) if i in chosen]
@@ -397,94 +330,20 @@ def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any,
 # ------------------------------------------------------------------ batches
 
 
-@final
-@frozen(eq=False)
-class Batched:
-    """A call of a batch, in which some operands are mapped."""
-
-    call: Call
-    chosen: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """A size that no axis has, so that none can be taken for the batch's."""
-        return next(n for n in range(3, 9) if all(n not in numbers_of(x).shape for x in self.call.operands))
-
-    @property
-    def every_axes(self) -> list[tuple[int | None, ...]]:
-        """The ways to lay out the batch, the one in front first."""
-        ranks = [numbers_of(x).ndim if i in self.chosen else -1 for i, x in enumerate(self.call.operands)]
-        return [axes for axes in every_axes(ranks, most=24) if all(axes[i] is not None for i in self.chosen)]
-
-    @property
-    def last(self) -> tuple[int | None, ...]:
-        return tuple([-1 if i in self.chosen else None for i in range(len(self.call.operands))])
-
-    def laid_out(self, library: Library, axes: Sequence[int | None]) -> list[Any]:
-        return [
-            passed(library, x)
-            if axis is None
-            else passed(library, like(x, np.stack([_varied(numbers_of(x), k) for k in range(self.size)], axis)))
-            for x, axis in zip(self.call.operands, axes, strict=True)
-        ]
-
-    def mapped(self, library: Library, f: Function, axes: Sequence[int | None], out_axes: int = 0) -> Function:
-        over: Function = library.root.vmap(lambda xs: self.call.of(f, xs), in_axes=(list(axes),), out_axes=out_axes)
-        return over
-
-
 def batches(record: Record) -> Found:
-    """`vmap` over each operand alone and over all together, along every axis; results along the last axis too."""
-    all_batches = []
-    for each in record.calls if record.batched else ():
-        count = len(each.operands)
-        all_batches += [Batched(each, (i,)) for i in range(count)] if count > 1 else []
-        all_batches += [Batched(each, tuple(range(count)))] if count else []
-    f = record.via(THEIRS)
+    """`vmap` over each operand alone and over all together, along every axis; results along the last axis too.
 
-    def oracle(given: Sequence[Any]) -> list[Any]:
-        return [b.mapped(THEIRS, f, b.every_axes[0])(xs) for b, xs in zip(all_batches, given, strict=True)]
-
-    wanted = by_jax(oracle)([b.laid_out(THEIRS, b.every_axes[0]) for b in all_batches])
-    found: Found = []
-    for b, want in zip(all_batches, wanted, strict=True):
-        found += _batch_differs(record, b, want)
-    return found
-
-
-def _batch_differs(record: Record, b: Batched, want: Any) -> Found:
+    Each is compared with its elements one after the other, of which the first is the call whose values are JAX's.
+    """
+    found = references.batches(record, record.reference) if record.reference else []
     f = record.via(OURS)
-    for axes in b.every_axes:
-        got = attempt(lambda axes=axes: b.mapped(OURS, f, axes)(b.laid_out(OURS, axes)))  # type: ignore[misc]
-        difference = said(got) if isinstance(got, Exception) else compare(got, want, record.ulps)
-        if difference:
-            return [f"vmap {b.call} in {axes}: {difference}"]  # the others would differ in the same way
-    moved = jax.tree.map(lambda w: np.moveaxis(w, 0, -1), want)
-    got = b.mapped(OURS, f, b.last, -1)(b.laid_out(OURS, b.last))
-    difference = compare(got, moved, record.ulps, typed=False)
-    return [f"vmap {b.call} in and out {b.last}: {difference}"] if difference else []
-
-
-def _is_in_order(x: NDArray) -> bool:
-    """Whether these are different floats in order, which functions may need to be so: edges, knots."""
-    if x.ndim != 1 or x.dtype.kind == "c" or not is_inexact(x):
-        return False
-    steps = np.diff(x.astype(np.float64))
-    return bool(np.all(steps > 0) or np.all(steps < 0))
-
-
-def _in_order(x: NDArray, k: int) -> NDArray:
-    return np.asarray(x * x.dtype.type(1 - k / 16) + x.dtype.type(k / 32)).astype(x.dtype)
-
-
-def _varied(x: NDArray, k: int) -> NDArray:
-    """Element `k` of a batch: numbers that stay where the function is defined as far as one can tell."""
-    if x.size > 1:
-        return _in_order(x, k) if _is_in_order(x) else np.roll(x, k)
-    if k == 0 or not x.size:
-        return x
-    if x.dtype.kind == "b":
-        return x ^ bool(k % 2)
-    if x.dtype.kind in "iu":
-        return x if int(x.ravel()[0]) < k else x - x.dtype.type(k)
-    return np.asarray(x * x.dtype.type(1 - k / 8)).astype(x.dtype)
+    for each in record.calls if record.batched else ():
+        for chosen in choices(each):
+            b = Batched(each, chosen)
+            rows = attempt(lambda b=b: [b.call.of(f, xs) for xs in b.elements(OURS)])  # type: ignore[misc]
+            if isinstance(rows, Exception):
+                found.append(f"vmap {each}, one after the other: {said(rows)}")
+                continue
+            want = fx.tree.map(lambda *parts: fnp.stack(parts), *rows)
+            found += batch_differs(record, b, want, record.ulps)
+    return found

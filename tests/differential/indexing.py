@@ -191,6 +191,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, i32([9, -9], [1, 0], [0, 0]), 1),
             call(X, i32([9, -9], [1, 0], [0, 0]), 1, mode="clip"),
             call(X, i32([9, -9], [1, 0], [0, 0]), 1, mode="fill", fill_value=3.0),
+            call(X, i32([9, -1], [1, -9], [0, 0]), 1, mode="one_hot"),
             *[
                 call(X, i32([1, -1], [1, 0], [0, 0]), 1, mode=mode, wrap_negative_indices=False)
                 for mode in (None, "clip")

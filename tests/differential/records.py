@@ -6,7 +6,7 @@ A record names a public function and has calls of it. A call is written as the c
 
 NumPy arrays among the arguments, also in lists, are operands: they become arrays of their dtype, 64 bits included, are
 traced, differentiated and batched. `Weak` arrays are operands too. Everything else, and what is wrapped in `Known`,
-is handed on as it is.
+is handed on as it is. A record may have a reference beside JAX: a function of SciPy's or NumPy's.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -123,6 +123,11 @@ class Call:
             leaves[i] = x
         return evolve(self, leaves=tuple(leaves))
 
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = jax.tree.unflatten(self.tree, self.leaves)
+        return args, kwargs
+
     def of(self, f: Function, operands: Sequence[Any]) -> Any:
         """The result of calling `f`, with arrays in the place of the operands."""
         leaves = [x.value if isinstance(x, Known) else x for x in self.at(operands).leaves]
@@ -183,6 +188,24 @@ DTYPES: Final = (
 
 @final
 @frozen(eq=False)
+class Reference:
+    """A function of NumPy's or SciPy's, which in float64 says more exactly what the results are than JAX does."""
+
+    of: Function
+    """Of NumPy's arrays, in the places of the operands."""
+    ulps: Ulps
+    calls: tuple[Call, ...]
+    """At which slopes and batches are compared, in 64 bits."""
+    values: tuple[Call, ...]
+    """At which values are compared, in 64 and in 32 bits."""
+    slopes: tuple[int, ...] | None
+    """Along which operands it has slopes, None for all that have derivatives."""
+    mapped: tuple[tuple[int, ...], ...] | None
+    """Which operands are mapped together, None for each alone and all."""
+
+
+@final
+@frozen(eq=False)
 class Record:
     """A function, and calls of it.
 
@@ -203,11 +226,17 @@ class Record:
     pairs: bool = False
     """Whether pairs of dtypes are told apart, beyond one operand at a time."""
     derivatives: bool = True
+    along: tuple[int, ...] | None = None
+    """Which operands alone JAX has derivatives in."""
     batched: bool = True
     is_plain: bool = False
     """Whether the result is no array, but something to be known while tracing."""
     also: tuple[str, ...] = field(default=())
     """Other names of it."""
+    typed: tuple[Call, ...] = ()
+    """At which types alone are compared."""
+    reference: Reference | None = None
+    """What values, first derivatives and batches are compared with beside JAX."""
 
 
 def record(
@@ -224,6 +253,9 @@ def record(
     batched: bool = True,
     is_plain: bool = False,
     also: Sequence[str] = (),
+    along: Sequence[int] | None = None,
+    typed: Sequence[Call] = (),
+    reference: Reference | None = None,
 ) -> Record:
     """The record of `name` in a module; `via` says how it is reached, where not as an attribute of the module."""
 
@@ -241,10 +273,25 @@ def record(
         tuple(dtypes),
         pairs,
         derivatives,
+        None if along is None else tuple(along),
         batched,
         is_plain,
         tuple([f"{module}.{other}" for other in also]),
+        tuple(typed),
+        reference,
     )
+
+
+def reference(
+    of: Function,
+    ulps: Ulps,
+    *calls: Call,
+    values: Sequence[Call] = (),
+    slopes: Sequence[int] | None = None,
+    mapped: Sequence[tuple[int, ...]] | None = None,
+) -> Reference:
+    along = None if slopes is None else tuple(slopes)
+    return Reference(of, ulps, calls, tuple(values), along, None if mapped is None else tuple(mapped))
 
 
 # ------------------------------------------------------------------ numbers

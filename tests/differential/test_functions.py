@@ -1,4 +1,4 @@
-"""Every function of `tracefx.numpy`, `tracefx.lax` and `tracefx.nn` against the one of the same name in JAX."""
+"""Every public function of arrays against the one of the same name in JAX, and against NumPy's or SciPy's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.compiling import as_for_users
 from tests.differential import harness
+from tests.differential.comparing import Found
 from tests.differential.differences import DIFFERENCES
-from tests.differential.harness import Found
 from tests.differential.records import Record
 from tests.differential.table import RECORDS
 
@@ -50,11 +50,11 @@ def test_errors_and_names(record: Record) -> None:
     check(record, ("error", "name"), lambda record: harness.refusals(record) + harness.other_names(record))
 
 
-@pytest.mark.parametrize("record", [r for r in RECORDS if r.derivatives], ids=lambda record: record.name)
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.derivatives or r.reference], ids=lambda record: record.name)
 def test_derivatives(record: Record) -> None:
     check(record, ("jvp", "grad", "second"), harness.derivatives)
 
 
-@pytest.mark.parametrize("record", [r for r in RECORDS if r.batched], ids=lambda record: record.name)
+@pytest.mark.parametrize("record", [r for r in RECORDS if r.batched or r.reference], ids=lambda record: record.name)
 def test_batches(record: Record) -> None:
     check(record, ("vmap",), harness.batches)

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from attrs import evolve
 
 import tracefx.image
 import tracefx.lax
 import tracefx.nn
+import tracefx.nn.initializers
 import tracefx.numpy
 import tracefx.ops
+import tracefx.random
 import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
@@ -21,14 +24,17 @@ import tracefx.scipy.interpolate
 import tracefx.scipy.linalg
 import tracefx.scipy.ndimage
 import tracefx.scipy.signal
+import tracefx.scipy.special
+import tracefx.scipy.stats
 from tests.differential import harness
-from tests.differential.harness import Found
-from tests.differential.records import THEIRS, Record, Weak, call, grid, record
+from tests.differential.comparing import Found
+from tests.differential.records import THEIRS, Record, Weak, call, grid, record, reference
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.handler import Tracer
+from tracefx.testing.tolerances import Ulps
 
 MODULES: Final = {
     "numpy": tracefx.numpy,
@@ -45,6 +51,7 @@ MODULES: Final = {
     "scipy.linalg": tracefx.scipy.linalg,
     "scipy.ndimage": tracefx.scipy.ndimage,
     "scipy.signal": tracefx.scipy.signal,
+    "scipy.special": tracefx.scipy.special,
     "image": tracefx.image,
 }
 # What isn't a function from arrays to arrays, with what it is.
@@ -87,8 +94,8 @@ OTHERS: Final = {
     "numpy.fft": (),
     "numpy.linalg": (),
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
-    # in tests/test_nn_layers.py; that of numpy
-    "nn": ("dot_product_attention", "scaled_dot_general", "scaled_matmul", "tanh"),
+    # in tests/test_nn_layers.py, as JAX's are for accelerators; that of numpy
+    "nn": ("scaled_dot_general", "scaled_matmul", "tanh"),
     "ops": (),
     "scipy.cluster.vq": (),
     "scipy.fft": (),
@@ -98,6 +105,7 @@ OTHERS: Final = {
     "scipy.linalg": ("cho_factor", "funm"),
     "scipy.ndimage": (),
     "scipy.signal": (),
+    "scipy.special": (),
     "image": ("ResizeMethod",),
 }
 # Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
@@ -149,6 +157,25 @@ def test_every_public_function_has_a_record(module: str) -> None:
     assert {name for name in public - others if f"{module}.{name}" not in recorded()} == set()
 
 
+def test_every_draw_has_a_record() -> None:
+    """What makes keys, or says what they are, is in tests/random/test_keys.py."""
+    of_keys = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
+    public = {name for name, found in vars(tracefx.random).items() if isinstance(found, FunctionType)}
+    assert {name for name in public - of_keys if f"random.{name}" not in recorded()} == set()
+
+
+def test_every_initializer_has_a_record() -> None:
+    room = tracefx.nn.initializers
+    made_here = [f for f in vars(room).values() if isinstance(f, FunctionType) and f.__module__ == room.__name__]
+    public = {f.__name__ for f in made_here if not f.__name__.startswith("_")}
+    assert {name for name in public if f"nn.initializers.{name}" not in recorded()} == set()
+
+
+def test_every_distribution_and_statistic_has_a_record() -> None:
+    names = {name.split(".")[2] for name in recorded() if name.startswith("scipy.stats.")}
+    assert set(tracefx.scipy.stats.__all__) - {"ModeResult"} == names
+
+
 def test_every_method_and_operator_of_arrays_has_a_record() -> None:
     public = {name for name in vars(Array) if not name.startswith("_") or name.startswith("__")}
     assert {name for name in public - set(OF_ARRAYS) if f"numpy.ndarray.{name}" not in recorded()} == set()
@@ -161,7 +188,14 @@ def test_every_update_has_a_record() -> None:
 
 # ------------------------------------------------------------------ planted mistakes
 
-SINE: Final = record("sin", call(grid(3)), call(Weak(grid(2))), refused=[call("a")], dtypes=("float64", "int32"))
+SINE: Final = record(
+    "sin",
+    call(grid(3)),
+    call(Weak(grid(2))),
+    refused=[call("a")],
+    dtypes=("float64", "int32"),
+    reference=reference(np.sin, Ulps(4, 4), call(grid(3)), values=[call(grid(3))]),
+)
 
 
 def planted(wrong: Callable[..., Any]) -> Record:
@@ -198,6 +232,10 @@ MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Found]],
     ("grad", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
     ("second", straight, harness.derivatives),
     ("vmap", only_evaluated, harness.batches),
+    ("value of reference float64", lambda x: fnp.sin(x.astype("float32")).astype(x.dtype), harness.values),
+    ("value of reference float32", lambda x: fnp.sin(x) * (1 + 1e-6), harness.values),
+    ("jvp of reference", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
+    ("vmap (float64", only_evaluated, harness.batches),
 )
 
 

@@ -18,6 +18,7 @@ from jax.experimental import checkify as jax_checkify
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.compiling import as_for_users
 from tracefx import lax, nn
 from tracefx.handlers import (
@@ -39,6 +40,7 @@ from tracefx.handlers import (
     user_checks,
 )
 from tracefx.testing import check_interpretation
+from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
 
@@ -242,7 +244,7 @@ def test_programs_find_what_their_evaluation_finds(program: Program) -> None:
             again, same = g(*values)
             assert (again.get() is None) == (error.get() is None)
             for x, y in zip(fx.tree.leaves(out), fx.tree.leaves(same), strict=True):
-                np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=2e-6)
+                assert_near(np.asarray(x), np.asarray(y))
 
 
 def test_the_output_is_that_of_the_function() -> None:
@@ -466,7 +468,7 @@ def test_derivatives_of_checked_functions(name: str) -> None:
         _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
         assert "division by zero" in said(error)
     error, got = checkify(fx.grad(f), all_checks)(x)
-    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert_near(got, want, ELEMENTARY)
     assert error.get() is None
 
 
@@ -499,7 +501,7 @@ def test_derivatives_of_loops() -> None:
             swapped(fx.jit(checkify(fx.grad(f)))),
         ):
             got, error = made(x)
-            np.testing.assert_allclose(got, want, rtol=1e-6)
+            assert_near(got, want, ELEMENTARY)
             assert (error.get() is None) == bool(x[1] > 0)
 
 
@@ -508,9 +510,9 @@ def test_forward_mode_and_second_derivatives() -> None:
         return checkify(lambda x: fnp.exp(x) / x, all_checks)(x)[1]
 
     plain = lambda x: fnp.exp(x) / x  # noqa: E731
-    np.testing.assert_allclose(fx.jvp(f, (2.0,), (1.0,)), fx.jvp(plain, (2.0,), (1.0,)), rtol=1e-6)
-    np.testing.assert_allclose(fx.grad(fx.grad(f))(2.0), fx.grad(fx.grad(plain))(2.0), rtol=1e-6)
-    np.testing.assert_allclose(fx.hessian(f)(2.0), fx.grad(fx.grad(plain))(2.0), rtol=1e-6)
+    assert_near(fx.jvp(f, (2.0,), (1.0,)), fx.jvp(plain, (2.0,), (1.0,)), ELEMENTARY)
+    assert_near(fx.grad(fx.grad(f))(2.0), fx.grad(fx.grad(plain))(2.0), ELEMENTARY)
+    assert_near(fx.hessian(f)(2.0), fx.grad(fx.grad(plain))(2.0), ELEMENTARY)
 
 
 # ------------------------------------------------------------------ without checkify

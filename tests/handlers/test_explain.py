@@ -13,11 +13,13 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.handlers import Explanation, Operation, explain
 from tracefx.handlers.explain import _Record
 from tracefx.handlers.watching import Watch
 from tracefx.testing import HANDLER_LAWS, check_handler
+from tracefx.testing.tolerances import DIFFERENCES, ELEMENTARY
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
@@ -55,18 +57,18 @@ def test_every_line_with_its_operations(form: str) -> None:
     assert [op.count for op in (tanh, mul, sin, exp)] == [1, 3, 1, 0]
     (value,) = tanh.values
     assert value is not None
-    np.testing.assert_allclose(value, np.tanh(XS), rtol=1e-6)
+    assert_near(value, np.tanh(XS), ELEMENTARY)
     (summary,) = mul.summaries
     steps = np.tanh(XS)[None] * np.array([2.0, 6.0, -6.0])[:, None]
     assert summary.min is not None
     assert summary.max is not None
     assert summary.mean is not None
-    np.testing.assert_allclose(summary.min, steps.min(), rtol=1e-6)
-    np.testing.assert_allclose(summary.max, steps.max(), rtol=1e-6)
-    np.testing.assert_allclose(summary.mean, steps.mean(), rtol=1e-5)
+    assert_near(summary.min, steps.min(), DIFFERENCES)
+    assert_near(summary.max, steps.max(), DIFFERENCES)
+    assert_near(summary.mean, steps.mean(), DIFFERENCES)
     (last,) = mul.values
     assert last is not None
-    np.testing.assert_allclose(last, steps[-1], rtol=1e-6)
+    assert_near(last, steps[-1], ELEMENTARY)
     assert mul.inside[-1] == "a step of scan"
     assert exp.inside[-1] == "branch 1 of cond"
     assert (exp.summaries, exp.values) == ((), ())
@@ -80,7 +82,7 @@ def test_bodies_come_before_what_is_in_them() -> None:
     assert names.index("cond") < names.index("sin")
     scan = found.operations[names.index("scan")]
     assert scan.count == 1
-    np.testing.assert_allclose(np.asarray(scan.values[0]), np.tanh(XS) * -6, rtol=1e-6)
+    assert_near(np.asarray(scan.values[0]), np.tanh(XS) * -6, ELEMENTARY)
 
 
 def test_the_first_nan() -> None:
@@ -149,7 +151,7 @@ def test_inside_of_grad_it_tells_of_the_forward_pass() -> None:
         return found[-1].out.sum()
 
     slopes = fx.grad(f)(XS)
-    np.testing.assert_allclose(np.asarray(slopes), np.asarray(fx.grad(lambda x: network(x).sum())(XS)), rtol=1e-6)
+    assert_near(np.asarray(slopes), np.asarray(fx.grad(lambda x: network(x).sum())(XS)), ELEMENTARY)
     assert [op.name for op in leaves(found[0])] == [op.name for op in leaves(explain(network)(XS))]
     assert leaves(found[0])[0].count == 1
 

@@ -10,6 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax, tree
 from tracefx.extend import Array, CarriesJaxprs, Eqn, Jaxpr
 from tracefx.handlers import LowRank, init_lora, join_lora, lora, merge, split_lora
@@ -28,7 +29,7 @@ X = random(3, 4)
 
 def close(x: Any, y: Any) -> None:
     for a, b in zip(tree.leaves(x), tree.leaves(y), strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
+        assert_near(np.asarray(a), np.asarray(b))
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[Eqn]:

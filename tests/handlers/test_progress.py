@@ -17,9 +17,11 @@ from rich.console import Console
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.handlers import Report, RichBars, count, progress
 from tracefx.testing import check_interpretation
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
 F = Callable[..., Any]
 Reports = list[Report]
@@ -258,10 +260,10 @@ def test_forward_and_backward_loops(reports: Reports) -> None:
     inside = fx.grad(progress(wavy, show=reports.append))
     makes: tuple[F, ...] = (inside, fx.jit(inside))
     for f in makes:
-        np.testing.assert_allclose(f(0.3), want, rtol=1e-5)
+        assert_near(f(0.3), want, ELEMENTARY)
         check_known(drop(reports), 400, 4)
     for f in (progress(fx.grad(wavy), show=reports.append), progress(fx.jit(fx.grad(wavy)), show=reports.append)):
-        np.testing.assert_allclose(f(0.3), want, rtol=1e-5)
+        assert_near(f(0.3), want, ELEMENTARY)
         found = drop(reports)
         check_known(found[:forward], 400, 4)
         check_known(found[forward:], 400, 4)
@@ -278,10 +280,10 @@ def test_forward_mode(reports: Reports) -> None:
         progress(functools.partial(pushed, wavy), show=reports.append),
     )
     for f in makes:
-        np.testing.assert_allclose(f(0.3, 1.0), want, rtol=1e-5)
+        assert_near(f(0.3, 1.0), want, ELEMENTARY)
         check_known(drop(reports), 400, 4)
     out, t = fx.jvp(lambda x: progress(growing, show=reports.append)(x)[1] * x, (200.0,), (1.0,))
-    np.testing.assert_allclose([out, t], [200 * 1.001**200, 1.001**200], rtol=1e-3)
+    assert_near([out, t], [200 * 1.001**200, 1.001**200], PROGRAM)
     assert steps(reports)[-1] == 200
 
 
@@ -290,9 +292,9 @@ def test_derivatives_of_loops_in_pieces(reports: Reports) -> None:
         return lax.scan(lambda c, y: (fnp.sin(c) + y * c, None), x, fnp.arange(400.0) / 400, checkpoint=20)[0]
 
     want = fx.grad(wavy)(0.3)
-    np.testing.assert_allclose(fx.grad(progress(f, show=reports.append))(0.3), want, rtol=1e-5)
+    assert_near(fx.grad(progress(f, show=reports.append))(0.3), want, ELEMENTARY)
     assert steps(reports)[-1] == 400
-    np.testing.assert_allclose(progress(fx.grad(f), show=reports.append)(0.3), want, rtol=1e-5)
+    assert_near(progress(fx.grad(f), show=reports.append)(0.3), want, ELEMENTARY)
 
 
 def test_nothing_else_is_kept_for_the_backward_pass() -> None:

@@ -13,12 +13,14 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.control.sowing import Plantable
 from tracefx.extend import get_aval
 from tracefx.handlers import perturb, plant, reap, sow
 from tracefx.handlers.sowing import _Planter, _Reaper
 from tracefx.testing import HANDLER_LAWS, check_function, check_handler, check_primitive
+from tracefx.testing.tolerances import ELEMENTARY
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 
@@ -54,7 +56,7 @@ def assert_close(found: Any, wanted: Any) -> None:
     wanted_leaves: list[Any] = fx.tree.leaves(wanted)
     assert fx.tree.structure(found) == fx.tree.structure(wanted)
     for a, b in zip(found_leaves, wanted_leaves, strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=1e-6)
+        assert_near(np.asarray(a), np.asarray(b))
         assert np.shape(a) == np.shape(b)
 
 
@@ -159,7 +161,7 @@ def test_what_nobody_uses_is_reaped_but_gone_when_compiled() -> None:
 
     for form in FORMS.values():
         _, found = reap(form(f))(XS)
-        np.testing.assert_allclose(np.asarray(found["unused"]), np.exp(XS), rtol=1e-6)
+        assert_near(np.asarray(found["unused"]), np.exp(XS), ELEMENTARY)
     assert "exponential" not in fx.jit(f).lower(XS).compile().as_text()
 
 
@@ -234,7 +236,7 @@ def test_reap_and_grad(form: str) -> None:
     for name in ("first", "branch"):
         slope = fx.grad(lambda x, name=name: reap(g)(x)[1][name])(x)
         shift = (expected(x + 1e-4)[name] - expected(x - 1e-4)[name]) / 2e-4
-        np.testing.assert_allclose(np.asarray(slope), shift, rtol=1e-3)
+        assert_near(np.asarray(slope), shift, ELEMENTARY)
 
 
 def test_reap_in_a_scan() -> None:

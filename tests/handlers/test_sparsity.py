@@ -11,6 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.handlers import (
     SparseMatrix,
@@ -20,6 +21,7 @@ from tracefx.handlers import (
     sparse_hessian,
     sparse_jacobian,
 )
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 
 Function = Callable[..., Any]
 X = np.array([0.3, -0.8, 1.2, 0.55, -0.1, 0.9], np.float32)
@@ -118,8 +120,8 @@ def test_is_exact(name: str) -> None:
     matrix = sparse_jacobian(f)(X)
     assert matrix.pattern == found
     whole = fx.jacfwd(lambda x: fnp.ravel(f(x)))(X)
-    np.testing.assert_allclose(matrix.todense(), whole, rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(sparse_jacobian(f))(X).todense(), whole, rtol=1e-6)
+    assert_near(matrix.todense(), whole, ELEMENTARY)
+    assert_near(fx.jit(sparse_jacobian(f))(X).todense(), whole, ELEMENTARY)
 
 
 CAREFUL: dict[str, tuple[Function, Any]] = {
@@ -150,7 +152,7 @@ def test_is_careful(name: str) -> None:
     found = jacobian_sparsity(f)(X)
     np.testing.assert_array_equal(found.todense(), np.asarray(expected) > 0)
     assert not (true_pattern(f, X) & ~found.todense()).any()
-    np.testing.assert_allclose(sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), rtol=1e-6)
+    assert_near(sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), ELEMENTARY)
 
 
 def test_long_loops_are_gone_through_until_nothing_changes() -> None:
@@ -236,7 +238,7 @@ def test_hessians_take_fewer_colours_by_symmetry() -> None:
     x = np.linspace(0.1, 1, n, dtype=np.float32)
     matrix = sparse_hessian(arrow)
     assert matrix(x).nnz == n + 2 * (n - 1)
-    np.testing.assert_allclose(matrix(x).todense(), fx.hessian(arrow)(x), rtol=1e-5, atol=1e-6)
+    assert_near(matrix(x).todense(), fx.hessian(arrow)(x), ELEMENTARY)
     assert colours(matrix, x) == 2
 
 
@@ -252,7 +254,7 @@ def test_hessians_of_hubs_and_chains() -> None:
     assert colours(matrix, x) == 5
     v = np.cos(x)
     want = fx.jvp(fx.grad(energy), (x,), (v,))[1]
-    np.testing.assert_allclose(matrix(x) @ v, want, rtol=1e-3, atol=1e-3)
+    assert_near(matrix(x) @ v, want, DERIVATIVE)
 
 
 def test_hessians_of_graphs() -> None:
@@ -261,7 +263,7 @@ def test_hessians_of_graphs() -> None:
     edges = edges[edges[:, 0] != edges[:, 1]]
     energy = lambda x: (fnp.sin(x[edges[:, 0]] - x[edges[:, 1]]) ** 2).sum()  # noqa: E731
     x = rng.normal(size=60).astype(np.float32)
-    np.testing.assert_allclose(sparse_hessian(energy)(x).todense(), fx.hessian(energy)(x), rtol=1e-4, atol=1e-4)
+    assert_near(sparse_hessian(energy)(x).todense(), fx.hessian(energy)(x), ELEMENTARY)
     expected = np.zeros((60, 60), bool)
     for i, j in edges:
         expected[[i, i, j, j], [i, j, i, j]] = True
@@ -281,18 +283,18 @@ def test_composes_with_transformations() -> None:
     jacobian = sparse_jacobian(f)
     total = lambda x: (jacobian(x).data ** 2).sum()  # noqa: E731
     whole = lambda x: (fx.jacfwd(f)(x) ** 2).sum()  # noqa: E731
-    np.testing.assert_allclose(fx.grad(total)(X), fx.grad(whole)(X), rtol=1e-5)
+    assert_near(fx.grad(total)(X), fx.grad(whole)(X), ELEMENTARY)
     rows = np.stack([X, X * 2])
     batch = fx.vmap(jacobian)(rows)
     assert isinstance(batch, SparseMatrix)
     assert batch.data.shape == (2, batch.pattern.nnz)
-    np.testing.assert_allclose(fx.vmap(SparseMatrix.todense)(batch), fx.vmap(fx.jacfwd(f))(rows), rtol=1e-6)
+    assert_near(fx.vmap(SparseMatrix.todense)(batch), fx.vmap(fx.jacfwd(f))(rows), ELEMENTARY)
     _, stacked = lax.scan(lambda c, x: (c, jacobian(x)), 0.0, rows)
-    np.testing.assert_allclose(stacked.data, batch.data, rtol=1e-6)
+    assert_near(stacked.data, batch.data, ELEMENTARY)
     np.testing.assert_array_equal(jacobian_sparsity(fx.vmap(f))(rows).todense(), np.kron(np.eye(2), true_pattern(f, X)))
     inner = sparse_jacobian(lambda x: jacobian(x).data)(X)
     assert inner.shape == (jacobian(X).nnz, 6)
-    np.testing.assert_allclose(inner.todense(), fx.jacfwd(lambda x: jacobian(x).data)(X), rtol=1e-6)
+    assert_near(inner.todense(), fx.jacfwd(lambda x: jacobian(x).data)(X), ELEMENTARY)
 
 
 def test_closes_over_tracers() -> None:
@@ -310,11 +312,11 @@ def test_products_and_forms() -> None:
     matrix = sparse_jacobian(lambda x: x[1:] * x[:-1])(X)
     whole = np.asarray(matrix.todense())
     v, several = np.arange(6, dtype=np.float32), np.ones((6, 2), np.float32)
-    np.testing.assert_allclose(matrix @ v, whole @ v, rtol=1e-6)
-    np.testing.assert_allclose(matrix @ several, whole @ several, rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(lambda m, v: m @ v)(matrix, v), whole @ v, rtol=1e-6)
+    assert_near(matrix @ v, whole @ v, ELEMENTARY)
+    assert_near(matrix @ several, whole @ several, ELEMENTARY)
+    assert_near(fx.jit(lambda m, v: m @ v)(matrix, v), whole @ v, ELEMENTARY)
     np.testing.assert_allclose(matrix.T.todense(), whole.T)
-    np.testing.assert_allclose(fx.jit(lambda m: m.T @ np.ones(5, np.float32))(matrix), whole.T.sum(1), rtol=1e-6)
+    assert_near(fx.jit(lambda m: m.T @ np.ones(5, np.float32))(matrix), whole.T.sum(1), ELEMENTARY)
     assert matrix.indptr.tolist() == [0, 2, 4, 6, 8, 10]
     assert (matrix.shape, matrix.nnz, matrix.dtype) == ((5, 6), 10, np.dtype(np.float32))
     assert matrix.pattern.density == 10 / 30

@@ -11,6 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax, nn, tree
 from tracefx.handlers import (
     Normal,
@@ -26,6 +27,7 @@ from tracefx.handlers import (
     with_units,
 )
 from tracefx.handlers.units import ONE, J, N, Pa, V, W, base, cm, day, degree, g, hour, kg, km, m, mm, ms, percent, s
+from tracefx.testing.tolerances import ELEMENTARY
 
 A = np.array([1.0, 2.0, 4.0], np.float32)
 
@@ -36,7 +38,7 @@ def q(x: Any, unit: Unit) -> Quantity:
 
 def same(found: Any, value: Any, unit: Unit = ONE) -> None:
     assert (found.unit if isinstance(found, Quantity) else ONE) == unit, found
-    np.testing.assert_allclose(np.asarray(found.value if isinstance(found, Quantity) else found), value, rtol=2e-6)
+    assert_near(np.asarray(found.value if isinstance(found, Quantity) else found), value)
 
 
 # ------------------------------------------------------------------ units
@@ -240,7 +242,7 @@ def test_derivatives() -> None:
     same(way, 12.0, m)
     same(moved, 6.0, m)
     outer = fx.grad(lambda x: with_units(f)(Quantity(x, m), Quantity(0.5, m / s)).value)(1.0)
-    np.testing.assert_allclose(outer, want[0], rtol=1e-6)
+    assert_near(outer, want[0], ELEMENTARY)
 
     def cube(x: Any) -> Any:
         return x**3
@@ -274,7 +276,7 @@ def test_nothing_is_left_of_units() -> None:
 def test_without_with_units_the_numbers_are_in_base_units() -> None:
     assert float(of_unit(3.0, km)) == 3000.0
     assert float(in_unit(of_unit(3.0, hour), ms)) == 3 * 3600 * 1000
-    np.testing.assert_allclose(fx.jit(spring)(1.0, 0.0)[1], spring(1.0, 0.0)[1], rtol=1e-6)
+    assert_near(fx.jit(spring)(1.0, 0.0)[1], spring(1.0, 0.0)[1], ELEMENTARY)
     assert float(fx.grad(lambda x: of_unit(x, km) ** 2)(1.0)) == 2e6
 
 

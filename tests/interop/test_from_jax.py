@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import re
+import weakref
 from functools import partial
 from typing import Any, NamedTuple, assert_type
 
@@ -174,6 +177,18 @@ def test_collectives_are_along_named_axes() -> None:
         f(X)
 
 
+def test_a_loop_that_jax_has_batched_ends_when_all_of_it_has() -> None:
+    def halved(x: Any, least: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] > least, lambda c: (c[0] / 2, c[1] + 1), (x, 0))
+
+    batched = jax.vmap(halved, in_axes=(0, None))
+    xs = np.array([1, 8, 0.25, 100], np.float32)
+    alike(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)))
+    both = jax.vmap(jax.vmap(halved, in_axes=(0, None)), in_axes=(0, 0))
+    rows, leasts = np.stack([xs, xs + 1]), np.array([0.5, 2], np.float32)
+    alike(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts))
+
+
 def test_what_a_program_does_on_the_host_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     seen = []
 
@@ -235,6 +250,23 @@ def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
         from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
 
 
+def test_nodes_of_tracefx_alone_are_refused() -> None:
+    @fx.tree.register_pytree_node_class
+    class Box:
+        def __init__(self, inside: Any) -> None:
+            self.inside = inside
+
+        def tree_flatten(self) -> Any:
+            return (self.inside,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    with pytest.raises(TypeError, match="has a .*Box, which is a node of trees for tracefx and not for JAX"):
+        from_jax(lambda box: box.inside + 1)(Box(X))
+
+
 def test_random_keys_go_in_and_come_out() -> None:
     @from_jax
     def f(key: jax.Array) -> Any:
@@ -248,6 +280,34 @@ def test_random_keys_go_in_and_come_out() -> None:
     assert words.tolist() == jax.random.key_data(want_two).tolist()
     alike(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))))  # fmt: skip  # noqa: E501
     assert f(jax.random.key(5))[2].tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_several_keys_draw_as_jax_has_them_draw(impl: str) -> None:
+    """Under JAX's `vmap` they do so otherwise than under that of tracefx, unless they are of Threefry."""
+
+    def f(seed: Any) -> Any:
+        def draw(key: Any) -> Any:
+            one, two = jax.random.split(key)
+            return jax.random.bits(one, (3,)), jax.random.key_data(jax.random.split(two, 2))
+
+        keys = jax.random.split(jax.random.key(seed, impl=impl), 6).reshape(2, 3)
+        return jax.vmap(jax.vmap(draw))(keys)
+
+    alike(from_jax(f)(3), jax.jit(f)(3))
+
+    def folded(seed: Any, places: Any) -> Any:
+        keys = jax.random.split(jax.random.key(seed, impl=impl), 3)
+        return jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None if places.ndim == 0 else 0))(keys, places))
+
+    for places in (np.uint32(7), np.arange(3, dtype=np.uint32)):
+        assert from_jax(folded)(3, places).tolist() == jax.jit(folded)(3, places).tolist()
+
+
+def test_operands_are_stretched_as_in_jax() -> None:
+    f = from_jax(lambda x, y: lax.atan2(x, y) * lax.max(y, x))
+    assert f(X, X[:1]).shape == (3,)
+    alike(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X))
 
 
 def test_arrays_that_a_function_holds_are_shared() -> None:
@@ -323,6 +383,15 @@ def test_lines_are_those_of_the_users_jax() -> None:
     assert re.search(r"test_from_jax.py:\d+", found)
 
 
+def test_messages_of_jax_name_the_function_and_its_argument() -> None:
+    def branching(params: Any, n: int) -> Any:
+        return params["w"] if params["w"] > n else n
+
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"branching at .*test_from_jax.py:\d+") as caught:
+        from_jax(branching)({"v": X, "w": X[0]}, 2)
+    assert "the argument params['w']" in str(caught.value)
+
+
 def test_the_type_of_the_function_is_kept() -> None:
     def halved(x: jax.Array, by: float = 2.0) -> jax.Array:
         return x / by
@@ -334,6 +403,35 @@ def test_the_type_of_the_function_is_kept() -> None:
     assert repr(ours) == "from_jax(halved)"
     with pytest.raises(TypeError):
         ours(jnp.ones(3), other=4.0)  # type: ignore[call-arg]  # the mistake that is tested
+
+
+def test_imports_of_a_function_are_shared_and_die_with_it() -> None:
+    traced = []
+
+    def f(x: Any) -> Any:
+        traced.append(x)
+        return x * 2
+
+    assert from_jax(f)(X).tolist() == from_jax(f)(X).tolist()
+    assert len(traced) == 1
+    from_jax(f, rules={"mul": lambda x, y, out_dtype: x})(X)
+    assert len(traced) == 2
+    traced.clear()
+    alive = weakref.ref(f)
+    del f
+    gc.collect()
+    assert alive() is None
+
+
+@from_jax
+def decorated(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+def test_imported_functions_are_pickled() -> None:
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    again = pickle.loads(pickle.dumps(from_jax(loss)))
+    assert again(X, X).tolist() == from_jax(loss)(X, X).tolist()
 
 
 class Model:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +175,27 @@ def test_the_slope_of_a_log_density_of_numpyro() -> None:
     got, want = fx.jit(fx.value_and_grad(from_jax(energy)))(params), jax.jit(jax.value_and_grad(energy))(params)
     for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-5)
+
+
+def test_a_flax_model_is_served_without_flax(convolutional: tuple[Convolutional, Any]) -> None:
+    """The process that loads it has imported neither."""
+    model, variables = convolutional
+    x, f = images()[0], from_jax(model.apply)
+    weights = fx.tree.leaves(variables)
+
+    def predict(weights: list[Any], x: Any) -> Any:
+        return f(jax.tree.unflatten(jax.tree.structure(variables), weights), x)
+
+    data = fx.export(fx.jit(predict), drop_rules=True)(weights, x).serialize()
+    program = (
+        "import sys, pickle, tracefx as fx\n"
+        "data, weights, x, want = pickle.load(sys.stdin.buffer)\n"
+        "out = fx.load(data).call(weights, x)\n"
+        "assert fx.numpy.allclose(out, want, rtol=1e-5, atol=1e-5), out\n"
+        "assert not {'jax', 'flax'} & sys.modules.keys()\n"
+    )
+    given = pickle.dumps((data, [np.asarray(w) for w in weights], x, np.asarray(f(variables, x))))
+    subprocess.run([sys.executable, "-c", program], input=given, check=True, timeout=60)
 
 
 # ------------------------------------------------------------------ handlers on them

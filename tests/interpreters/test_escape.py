@@ -14,10 +14,12 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.interpreters.stacks import Count
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import ROOT, current, handling
 from tracefx.testing import Identity
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -151,7 +153,7 @@ def test_through_a_generator() -> None:
     run = steps()
     next(run)
     fx.jit(run.send)(X)  # the generator keeps no tracer: it gave the sine and waits for the next
-    np.testing.assert_allclose(np.asarray(run.send(X)), np.sin(X), rtol=1e-6)
+    assert_near(np.asarray(run.send(X)), np.sin(X), ELEMENTARY)
 
     def keeps() -> Generator[Any, Any, None]:
         x = yield
@@ -198,8 +200,8 @@ def test_outer_tracers_may_be_used_inside() -> None:
     def f(x: Any) -> Any:
         return fx.vmap(lambda y: fx.jit(lambda z: x * y * z)(2.0))(fnp.asarray(X)).sum()
 
-    np.testing.assert_allclose(float(fx.grad(f)(3.0)), 2 * X.sum(), rtol=1e-6)
-    np.testing.assert_allclose(float(fx.jit(fx.grad(f))(3.0)), 2 * X.sum(), rtol=1e-6)
+    assert_near(float(fx.grad(f)(3.0)), 2 * X.sum(), ELEMENTARY)
+    assert_near(float(fx.jit(fx.grad(f))(3.0)), 2 * X.sum(), ELEMENTARY)
 
 
 # ------------------------------------------------------------------ threads
@@ -252,7 +254,7 @@ def test_with_the_context_passed_on_a_thread_takes_part(made: str) -> None:
 
     expected, got = f_of(fnp.sin)(X), f_of(f)(X)
     for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
+        assert_near(np.asarray(a), np.asarray(b), ELEMENTARY)
 
 
 def test_threads_side_by_side_never_see_each_other() -> None:
@@ -284,7 +286,7 @@ def test_threads_side_by_side_never_see_each_other() -> None:
         t.join()
     assert titles["vmap"] == ["vmap", "evaluation"]
     assert "vmap" not in titles["jit"]
-    np.testing.assert_allclose(results["vmap"], np.sin(X) * X, rtol=1e-6)
+    assert_near(results["vmap"], np.sin(X) * X, ELEMENTARY)
     np.testing.assert_allclose(results["jit"], np.sin(2.0) + 2 * np.cos(2.0), rtol=1e-6)
     assert current() is ROOT
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.control.checkpoint import Name
 from tracefx.control.scan import Scan
@@ -37,6 +38,7 @@ from tracefx.ops.elementwise import Add
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.selection import SelectN
 from tracefx.ops.transcendental import Cos, Sin
+from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ values of one's own: forward mode once more
 
@@ -202,26 +204,26 @@ each_program: Final = pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__n
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
 def test_a_handler_acts_inside(f: Callable[..., Any], wrap: Callable[..., Any]) -> None:
     want = fx.jvp(f, (0.7,), (1.0,))
-    np.testing.assert_allclose(push(wrap(f), 0.7, 1.0), want, rtol=1e-6)
-    np.testing.assert_allclose(fx.jit(lambda x: push(wrap(f), x, 1.0))(0.7), want, rtol=1e-6)
+    assert_near(push(wrap(f), 0.7, 1.0), want, ELEMENTARY)
+    assert_near(fx.jit(lambda x: push(wrap(f), x, 1.0))(0.7), want, ELEMENTARY)
 
 
 @each_program
 def test_under_vmap_and_grad(f: Callable[..., Any]) -> None:
     xs = np.array([0.7, 0.2, 1.5], np.float32)
     want = fx.vmap(lambda x: fx.jvp(f, (x,), (1.0,))[1])(xs)
-    np.testing.assert_allclose(fx.vmap(lambda x: push(f, x, 1.0)[1])(xs), want, rtol=1e-5)
+    assert_near(fx.vmap(lambda x: push(f, x, 1.0)[1])(xs), want)
     second = fx.jacfwd(lambda x: fx.jvp(f, (x,), (1.0,))[1])(0.7)
-    np.testing.assert_allclose(fx.jacfwd(lambda x: push(f, x, 1.0)[1])(0.7), second, rtol=1e-5, atol=1e-6)
+    assert_near(fx.jacfwd(lambda x: push(f, x, 1.0)[1])(0.7), second)
     if f is not looping:  # which has no reverse mode
-        np.testing.assert_allclose(fx.grad(lambda x: push(f, x, 1.0)[1])(0.7), second, rtol=1e-5, atol=1e-6)
+        assert_near(fx.grad(lambda x: push(f, x, 1.0)[1])(0.7), second)
 
 
 @each_program
 def test_over_derivatives(f: Callable[..., Any]) -> None:
     """Derivatives are operations like others, so the handler sees them too."""
     second = fx.jacfwd(fx.jacfwd(f))(0.7)
-    np.testing.assert_allclose(push(fx.jacfwd(f), 0.7, 1.0)[1], second, rtol=1e-5, atol=1e-6)
+    assert_near(push(fx.jacfwd(f), 0.7, 1.0)[1], second)
 
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
@@ -229,7 +231,7 @@ def test_over_derivatives(f: Callable[..., Any]) -> None:
 def test_functions_with_rules_are_entered(f: Any, wrap: Callable[..., Any]) -> None:
     """Their rules say nothing of this handler's values, so what they compute counts."""
     want = fx.jvp(straight, (0.7,), (1.0,))[1] - 2.0
-    np.testing.assert_allclose(push(wrap(f), 0.7, 1.0)[1], want, rtol=1e-6)
+    assert_near(push(wrap(f), 0.7, 1.0)[1], want, ELEMENTARY)
 
 
 def test_duals_in_a_scan_are_sliced() -> None:
@@ -238,7 +240,7 @@ def test_duals_in_a_scan_are_sliced() -> None:
     def f(xs: Any) -> Any:
         return lax.scan(lambda c, x: (c + x[0] * x[1], c), 0.0, xs)[0]
 
-    np.testing.assert_allclose(push(f, xs, ts), fx.jvp(f, (xs,), (ts,)), rtol=1e-6)
+    assert_near(push(f, xs, ts), fx.jvp(f, (xs,), (ts,)), ELEMENTARY)
 
 
 def test_no_rule_is_an_error_that_names_the_options() -> None:
@@ -322,8 +324,8 @@ def test_what_is_collected_comes_out_of_loops_and_branches(f: Callable[..., Any]
         out, found = run(x)
         assert set(found) == set(want)
         for name, value in want.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
-        np.testing.assert_allclose(out, want["f"], rtol=1e-6)
+            assert_near(found[name], value, ELEMENTARY, what=name)
+        assert_near(out, want["f"], ELEMENTARY)
 
 
 def test_collecting_under_vmap_and_grad() -> None:
@@ -331,9 +333,9 @@ def test_collecting_under_vmap_and_grad() -> None:
     _, found = fx.vmap(gathered(naming))(xs)
     for i, x in enumerate([0.5, 0.25]):
         for name, value in by_hand(x).items():
-            np.testing.assert_allclose(found[name][i], value, rtol=1e-6, err_msg=name)
+            assert_near(found[name][i], value, ELEMENTARY, what=name)
     slope = fx.grad(lambda x: gathered(lambda x: fx.checkpoint_name(fnp.sin(x), "a") * 2.0)(x)[1]["a"])(0.5)
-    np.testing.assert_allclose(slope, np.cos(0.5), rtol=1e-6)
+    assert_near(slope, np.cos(0.5), ELEMENTARY)
 
 
 def test_one_name_for_two_values_is_an_error() -> None:
@@ -414,16 +416,16 @@ def sines_by_hand(x: float) -> tuple[float, int]:
 def test_a_state_goes_through_loops_and_branches(f: Callable[..., Any], x: float) -> None:
     want = sines_by_hand(x)
     for run in (counted(f), fx.jit(counted(f))):
-        np.testing.assert_allclose(run(x), want, rtol=1e-5)
+        assert_near(run(x), want)
 
 
 def test_a_state_under_vmap_and_grad() -> None:
     xs = [0.5, 0.1, -0.5]
     outs, counts = fx.vmap(counted(fx.jit(sines)))(fnp.array(xs))
-    np.testing.assert_allclose(np.stack([outs, counts], 1), list(map(sines_by_hand, xs)), rtol=1e-5)
+    assert_near(np.stack([outs, counts], 1), list(map(sines_by_hand, xs)))
     slope, count = fx.jacfwd(counted(lambda x: fnp.sin(fnp.sin(x))), has_aux=True)(0.5)
     assert count == 2
-    np.testing.assert_allclose(slope, np.cos(np.sin(0.5)) * np.cos(0.5), rtol=1e-6)
+    assert_near(slope, np.cos(np.sin(0.5)) * np.cos(0.5), ELEMENTARY)
 
 
 def test_a_program_that_leaves_the_state_alone_does_not_carry_it() -> None:
@@ -477,14 +479,14 @@ DOUBLED: Final = Rules[Doubled, Value]().on(Sin, _doubled)
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
 def test_interceptors_act_in_functions_with_rules_and_leave_the_rules(f: Any, wrap: Callable[..., Any]) -> None:
     g = fx.handle(wrap(f), Doubled)
-    np.testing.assert_allclose(g(0.5), 2 * np.sin(0.5) * 0.5, rtol=1e-6)
+    assert_near(g(0.5), 2 * np.sin(0.5) * 0.5, ELEMENTARY)
     assert fx.grad(g)(0.5) == 100.0
     assert fx.jit(fx.grad(g))(0.5) == 100.0
 
 
 def test_handlers_are_transformations() -> None:
     pipeline = fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
-    np.testing.assert_allclose(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), rtol=1e-6)
+    assert_near(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), ELEMENTARY)
     assert pipeline == fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
     with pytest.raises(TypeError, match="handler to handler"):
         fx.handle(fnp.sin, Doubled(current()))  # type: ignore[arg-type]  # which is what is tested
@@ -498,7 +500,7 @@ def test_a_program_entered_twice_is_derived_once() -> None:
 
 
 def test_twice_the_same_handler() -> None:
-    np.testing.assert_allclose(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled), Doubled)(0.5), 4 * np.sin(0.5), rtol=1e-6)
+    assert_near(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled), Doubled)(0.5), 4 * np.sin(0.5), ELEMENTARY)
 
 
 def test_exceptions_leave_the_context_as_it_was() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tracefx.numpy as fnp
+from tests.closeness import BESIDE_JAX, assert_near
 from tests.compiling import compiled
 from tracefx.core.array import Array
 
@@ -26,8 +27,6 @@ DTYPES: Final = (
     *("bfloat16", "float16", "float32", "float64", "complex64"),
 )
 NARROW: Final = frozenset({"bfloat16", "float16"})
-# Values agree up to this part of their size, by the width of their dtype in bytes.
-RELATIVE: Final = {1: 0.0, 2: 8e-3, 4: 2e-6, 8: 2e-6, 16: 1e-12}
 
 
 def numbers(dtype: str, shape: Sequence[int], seed: int = 0) -> npt.NDArray[Any]:
@@ -70,13 +69,10 @@ def check(ours: object, theirs: object, *, exact: bool = False, weak: bool = Tru
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
     if weak and theirs.dtype != np.bool_:
         assert ours.weak_type == theirs.weak_type
-    x, y = np.asarray(ours), np.asarray(theirs)
-    wide = np.complex128 if x.dtype.kind == "c" else np.float64
-    if exact or x.dtype.kind in "biu":
-        np.testing.assert_array_equal(x, y)
+    if exact:
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
     else:
-        relative = RELATIVE[x.dtype.itemsize]
-        np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=relative, atol=relative)
+        assert_near(ours, theirs, BESIDE_JAX)
 
 
 def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *args: npt.NDArray[Any]) -> None:

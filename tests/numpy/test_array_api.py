@@ -6,6 +6,7 @@ The functions' own records are in tests/differential; the standard's special cas
 from __future__ import annotations
 
 import inspect
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -259,3 +260,54 @@ def test_operators_in_place_make_new_arrays() -> None:
     x *= 3.0
     x -= np.float32(2)
     assert (x.tolist(), y.tolist()) == ([4.0, 4.0], [1.0, 1.0])
+
+
+# ------------------------------------------------------------------ dtypes that meet, and numbers of any size
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_the_dtypes_of_the_namespace_meet_as_their_names_do(x64: bool) -> None:
+    """None is weak, though `float64 == float`."""
+    named = [name for names in DTYPES.values() for name in names]
+    with fx.enable_x64(x64):
+        for a, b in itertools.product(named, named):
+            both = getattr(fnp, a), getattr(fnp, b)
+            assert fnp.result_type(*both) == fnp.result_type(a, b) == fnp.promote_types(a, b)
+            assert fnp.result_type(fnp.zeros(2, a), both[1]) == fnp.result_type(a, b)
+        assert fnp.result_type(fnp.float32, float) == "float32"
+
+
+@pytest.mark.parametrize("k", [2, 3, -2, 2**31, -(2**31) - 1, 2**70])
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_diagonals_may_be_beyond_the_corners_by_any_number(k: int, wrap: Any) -> None:
+    x = np.arange(1, 7).reshape(2, 3)
+    near = max(-3, min(k, 4))
+    assert np.array_equal(wrap(lambda: fnp.eye(2, 3, k))(), np.eye(2, 3, near))
+    assert np.array_equal(wrap(lambda: fnp.tri(2, 3, k))(), np.tri(2, 3, near))
+    assert np.array_equal(wrap(lambda y: fnp.tril(y, k))(fnp.asarray(x)), np.tril(x, near))
+    assert np.array_equal(wrap(lambda y: fnp.triu(y, k))(fnp.asarray(x)), np.triu(x, near))
+
+
+def test_a_new_axis_is_the_first_unless_said() -> None:
+    assert fnp.expand_dims(fnp.ones(3)).shape == (1, 3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_complex_numbers_but_zero_are_true(wrap: Any) -> None:
+    x = np.array([1j, 0, 1, -2j, complex(0.0, np.nan), complex(-0.0, -0.0)], np.complex64)
+    truth = [True, False, True, True, True, False]
+    for f in (lambda z: z.astype(bool), lambda z: fnp.astype(z, bool), lambda z: fnp.asarray(z, bool), fnp.logical_or):
+        given = (fnp.asarray(x), False) if f is fnp.logical_or else (fnp.asarray(x),)
+        assert wrap(f)(*given).tolist() == truth
+    for name in ("all", "any"):
+        for part in (x, x[:1], x[1:2], x[3:5], x[:0]):
+            assert wrap(getattr(fnp, name))(fnp.asarray(part)).tolist() == bool(getattr(np, name)(part))
+    assert wrap(fnp.count_nonzero)(fnp.asarray(x)).tolist() == 4
+
+
+def test_complex_numbers_that_are_no_arrays_yet_are_true_but_for_zero() -> None:
+    assert fnp.asarray([1j, 0], bool).tolist() == [True, False]
+    assert fnp.asarray([np.array([1j, 0]), np.array([0, 2])], bool).tolist() == [[True, False], [False, True]]
+    assert fnp.asarray(np.array([1j, 0]), bool).tolist() == [True, False]
+    assert fnp.full(2, 1j, dtype=bool).tolist() == [True, True]
+    assert fnp.all(1j)

@@ -14,6 +14,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
+from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -23,7 +25,7 @@ def same(ours: Any, theirs: Any) -> None:
     a, b = jax.tree.leaves(ours), jax.tree.leaves(theirs)
     assert [(x.shape, x.dtype) for x in a] == [(x.shape, x.dtype) for x in b]
     for x, y in zip(a, b, strict=True):
-        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-6)
+        assert_near(np.asarray(x), np.asarray(y), ELEMENTARY)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"k": 1}, {"size": 2}, {"size": 9}])

@@ -10,9 +10,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.numpy import linalg
 from tracefx.numpy.linalg.decompositions import EigResult
+from tracefx.testing.tolerances import DERIVATIVE
 
 
 def drawn(*shape: int) -> NDArray:
@@ -38,17 +40,17 @@ def test_determinants_have_derivatives_wherever_their_matrix_is(n: int, lacking:
     x = drawn(n, n)
     x[n - lacking :] = 0 if lacking == n else x[:1]
     found = np.asarray(fx.grad(linalg.det)(x))
-    np.testing.assert_allclose(found, cofactors(x.astype(np.float64)), atol=1e-4)
+    assert_near(found, cofactors(x.astype(np.float64)), DERIVATIVE)
     stacked = np.stack([x, drawn(n, n)])
     both = np.asarray(fx.grad(lambda x: fnp.sum(linalg.det(x)))(stacked))
-    np.testing.assert_allclose(both[0], found, atol=1e-5)
+    assert_near(both[0], found)
 
 
 def test_determinants_of_matrices_that_lack_a_column() -> None:
     """The pivot that is zero is the first."""
     x = drawn(4, 4)
     x[:, 0] = 0
-    np.testing.assert_allclose(np.asarray(fx.grad(linalg.det)(x)), cofactors(x.astype(np.float64)), atol=1e-4)
+    assert_near(np.asarray(fx.grad(linalg.det)(x)), cofactors(x.astype(np.float64)))
 
 
 def test_residuals_as_numpy_gives_them() -> None:
@@ -61,7 +63,7 @@ def test_residuals_as_numpy_gives_them() -> None:
         want: Any = np.linalg.lstsq(a, b, 1e-5)
         for x, y in zip(linalg.lstsq(a, b, 1e-5, numpy_resid=True), want, strict=True):
             assert x.shape == np.shape(y)
-            np.testing.assert_allclose(np.asarray(x), y, atol=2e-5)
+            assert_near(np.asarray(x), y)
 
 
 def test_ranks_by_an_absolute_and_a_relative_limit() -> None:
@@ -84,11 +86,11 @@ def test_stacks_broadcast() -> None:
     a, b = drawn(2, 1, 3, 3), drawn(4, 3, 2)
     x = np.asarray(linalg.solve(a, b))
     assert x.shape == (2, 4, 3, 2)
-    np.testing.assert_allclose(np.matmul(a, x), np.broadcast_to(b, x.shape), atol=1e-4)
+    assert_near(np.matmul(a, x), np.broadcast_to(b, x.shape))
     assert linalg.solve(a, drawn(3)).shape == (2, 1, 3)
     limits = np.array([0.0, 10.0], np.float32)
     both = np.asarray(linalg.pinv(np.stack([drawn(3, 2)] * 2), limits))
-    np.testing.assert_allclose(both[0], np.linalg.pinv(drawn(3, 2)), atol=1e-5)
+    assert_near(both[0], np.linalg.pinv(drawn(3, 2)))
     assert not both[1].any()
 
 

@@ -10,7 +10,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.errors import ConcretizationError
+from tracefx.testing.tolerances import ELEMENTARY
 
 RNG: Final = np.random.default_rng(0)
 INTS: Final = RNG.integers(0, 5, (3, 4)).astype(np.int32)
@@ -127,7 +129,7 @@ def test_short_arrays_in_batches() -> None:
     agree(fx.vmap(fnp.digitize)(x, edges[:, ::-1]), np.stack([np.digitize(v, e[::-1]) for e, v in zip(edges, x)]))  # noqa: B905
     heights = RNG.normal(size=(3, 5)).astype(np.float32)
     lines = [np.interp(v, e, h).astype(np.float32) for v, e, h in zip(x, edges, heights, strict=True)]
-    np.testing.assert_allclose(fx.vmap(fnp.interp)(x, edges, heights), lines, rtol=1e-5)
+    assert_near(fx.vmap(fnp.interp)(x, edges, heights), lines)
     counts, _ = fx.vmap(fnp.histogram)(x, edges)
     agree(counts, np.stack([np.histogram(v, e)[0] for v, e in zip(x, edges, strict=True)]))
 
@@ -182,7 +184,7 @@ def test_known_quantiles_are_slices(name: str) -> None:
 
 def test_quantiles_in_64_bits() -> None:
     x = fnp.array(np.arange(3.0) / 3, dtype="float64")
-    np.testing.assert_allclose(fnp.quantile(x, 0.25), np.quantile(np.asarray(x), 0.25), rtol=1e-15)
+    assert_near(fnp.quantile(x, 0.25), np.quantile(np.asarray(x), 0.25), ELEMENTARY)
 
 
 def test_interpolation_between_points_that_are_close() -> None:

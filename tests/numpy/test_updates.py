@@ -84,6 +84,18 @@ def test_out_of_bounds() -> None:
         check(x.at[i].set(5.0, mode=mode), y.at[j].set(5.0, mode=mode))
         check(x.at[-9].set(5.0, mode=mode), y.at[-9].set(5.0, mode=mode))
     assert x.at[9].set(5.0, mode=lax.GatherScatterMode.CLIP).tolist() == [0.0, 1.0, 2.0, 5.0]
+    with pytest.raises(ValueError, match=r"get: mode must be .* got <GatherScatterMode.ONE_HOT"):
+        x.at[0].get(mode=lax.GatherScatterMode.ONE_HOT)
+
+
+def test_names_of_modes_mean_what_they_mean_in_jax() -> None:
+    for name in ("fill", "drop", "clip", "promise_in_bounds", "one_hot", None):
+        wanted = jax.lax.GatherScatterMode.from_any(name)
+        found = lax.GatherScatterMode.from_any(name)
+        assert found.name == wanted.name
+        assert lax.GatherScatterMode.from_any(found) is found
+    with pytest.raises(ValueError, match="mode must be 'clip', 'fill'.*got 'far'"):
+        lax.GatherScatterMode.from_any("far")
 
 
 # Each is called with the namespace, an array `f32[3,4]`, indices and values `f32[3,4]`.

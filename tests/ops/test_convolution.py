@@ -17,10 +17,12 @@ import tracefx.image
 import tracefx.numpy as fnp
 from benchmarks import resnet
 from benchmarks.libraries import JAX, OURS
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.convolution import ConvGeneralDilated
+from tracefx.testing.tolerances import ELEMENTARY
 
 LAST: Final = ("NHWC", "HWIO", "NHWC")
 IMAGES: Final = np.random.default_rng(0).normal(size=(2, 5, 6, 4)).astype(np.float32)
@@ -83,7 +85,7 @@ def test_a_residual_network_learns_as_with_jax() -> None:
     value, gradient = fx.jit(fx.value_and_grad(resnet.loss_of(OURS)))(*given)
     cheap = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     expected, slope = jax.jit(jax.value_and_grad(resnet.loss_of(JAX)), compiler_options=cheap)(*given)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_near(value, expected)
     pairs: Any = zip(fx.tree.leaves(gradient), jax.tree.leaves(slope), strict=True)
     for got, want in pairs:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(want))) + 1e-6)
@@ -139,7 +141,7 @@ def test_weights_of_resized_images_are_of_no_trace() -> None:
         return tracefx.image.resize(x, (3, 7), "linear").sum()
 
     first = fx.grad(f)(fnp.ones((3, 5)))
-    np.testing.assert_allclose(fx.jit(fx.vmap(fx.grad(f)))(fnp.ones((2, 3, 5)))[1], first, rtol=1e-6)
+    assert_near(fx.jit(fx.vmap(fx.grad(f)))(fnp.ones((2, 3, 5)))[1], first, ELEMENTARY)
 
 
 def test_ragged_products_of_groups_that_vary() -> None:

@@ -13,12 +13,14 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases, edges, normal
 from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, whole
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
+from tracefx.testing.tolerances import ELEMENTARY
 
 EXTREMES: Final = ("cummax", "cummin")
 
@@ -96,7 +98,7 @@ def test_derivatives_where_factors_are_zero() -> None:
 def test_second_derivative_of_cumlogsumexp_of_equal_elements() -> None:
     """Shares that tie are no constants."""
     got = fx.hessian(lambda x: lax.cumlogsumexp(x)[2])(np.zeros(3, np.float32))
-    np.testing.assert_allclose(np.asarray(got), np.eye(3) / 3 - 1 / 9, rtol=1e-6)
+    assert_near(np.asarray(got), np.eye(3) / 3 - 1 / 9, ELEMENTARY)
 
 
 def test_derivative_of_cumlogsumexp_after_infinities() -> None:

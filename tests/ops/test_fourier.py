@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.fourier import Fft, FftType
@@ -29,7 +30,7 @@ def test_what_is_for_a_gpu_does_the_same(lengths: tuple[int, ...]) -> None:
     f = fx.jit(lambda x: lax.fft(x, "IRFFT", lengths))
     there = jax.export.deserialize(bytearray(fx.export(f, platforms=["cuda"])(x).to_jax()))
     # Numbers that have no conjugate beside them, as those of no real signal, tell the two ways apart.
-    np.testing.assert_allclose(dataclasses.replace(there, platforms=("cpu",)).call(x), f(x), atol=1e-5)
+    assert_near(dataclasses.replace(there, platforms=("cpu",)).call(x), f(x))
     assert there.mlir_module().count("stablehlo.fft") == min(len(lengths), 2)
 
 

@@ -69,7 +69,7 @@ def visit(browser: Browser, pages: dict[str, Path]) -> Iterator[Any]:
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.set_default_timeout(5000)
+        page.set_default_timeout(20_000)
         page.goto(pages[name].as_uri())
         return page
 
@@ -380,6 +380,44 @@ def test_paper_shows_all_lines(visit: Any) -> None:
     assert row(page, "tanh").is_visible()
     assert page.locator(".tools").is_hidden()
     assert page.evaluate("document.documentElement.scrollHeight") > 1100
+
+
+def test_inputs_of_bodies_show_what_they_are_outside(visit: Any) -> None:
+    page = visit("program")
+    body = page.locator('.f:has(> summary u:text-is("scan")) > .in > .h b').first
+    body.hover()
+    operand = row(page, "scan").locator("code > b").last
+    assert classes(operand) == {"use"}
+    assert f"outside {operand.inner_text()}" in page.locator(".told").inner_text()
+    again = page.locator(".h a", has_text="as in line").first
+    again.click()
+    first = row(page, "jit(normalise)")
+    assert "pin" in classes(first)
+    assert page.evaluate("document.activeElement.id") == first.get_attribute("id")
+
+
+def test_the_curve_of_memory_leads_to_lines(visit: Any) -> None:
+    page = visit("program")
+    curve = page.locator(".time").bounding_box()
+    top = page.locator(".time .top").bounding_box()
+    assert curve is not None
+    assert top is not None
+    page.mouse.click(top["x"] + top["width"] / 2, curve["y"] + 10)
+    assert classes(page.locator(".r.pin")) >= {"peak", "pin"}
+    assert page.locator(".r.pin").bounding_box()["y"] < 860
+    told = page.locator(".told code").inner_text()
+    assert "= " in told
+    assert told.count("[") == told.count("]")
+
+
+def test_without_scripts_there_is_a_page_all_the_same(browser: Browser, pages: dict[str, Path]) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(pages["program"].as_uri())
+    assert row(page, "dot_general").is_visible()
+    page.locator(".f > summary").first.click()
+    assert row(page, "integer_pow").is_hidden()
+    context.close()
 
 
 def test_a_large_program_is_usable(visit: Any) -> None:

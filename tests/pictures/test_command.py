@@ -78,11 +78,13 @@ def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]
         (["shown_here:number"], "shown_here:number is no function and no program: 3"),
         (["shown_here:program", "f32[]"], "shown_here:program is a program, which takes no types"),
         (["shown_here:loss", "f32[]"], "was given 1 type: missing a required argument: 'x'"),
-        (["shown_here:loss", "f32[]", "f33[2]"], "'f33[2]' in 'f33[2]' is no type: 'f33' names no dtype"),
-        (["shown_here:loss", "f32[2,a]", "f32[]"], "'f32[2,a]' in 'f32[2,a]' is no type: expected a dimension"),
+        (["shown_here:loss", "f32[]", "f33[2]"], "show: 'f33[2]' is no type: 'f33' names no dtype"),
+        (["shown_here:loss", "(f32[2,a],)", "f32[]"], "'f32[2,a]' in '(f32[2,a],)' is no type: expected a dimension"),
         (["shown_here:loss", "f32[2", "f32[]"], "'f32[2' is no type of an argument: write one such as f32[8,128]"),
         (["shown_here:loss", "open('x')", "f32[]"], "\"open('x')\" is no type of an argument"),
         (["shown_here:Model.call", "f32[]", "--steps", "grads"], "there is no step 'grads'; did you mean 'grad'?"),
+        (["shown_here:Model.call", "f32[]", "--steps", "xyz"], "there is no step 'xyz'. There are program, grad"),
+        (["shown_here:Model.call", "f32[]", "-o", "none/x.html"], "none/x.html can't be written: No such file or"),
     ],
 )
 def test_mistakes_are_explained(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

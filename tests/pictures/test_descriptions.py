@@ -97,6 +97,22 @@ def test_bodies_are_labelled_and_counted() -> None:
     assert [(body.label, body.runs) for body in loop.bodies] == [("condition", None), ("step", None)]
 
 
+def test_inputs_of_bodies_are_known_outside() -> None:
+    def f(x: Array, n: Array, w: Array) -> tuple[Array, Array]:
+        y, _ = lax.scan(lambda y, u: (y * w + u, None), x, fnp.stack([x, x]))
+        return lax.while_loop(lambda s: fnp.sum(s[1]) < n, lambda s: (s[0] + w, s[1] * 2.0), (y, w))
+
+    found = describe(fx.make_jaxpr(f)(array(4), array(), array(4)), ["x", "n", "w"])
+    (scan,), (loop,) = lines_named(found, "scan"), lines_named(found, "while")
+    inner = scan.bodies[0]
+    assert inner.given == scan.operands
+    assert [x.note for x in inner.given[:2] if isinstance(x, Variable)] == ["w", "x"]
+    condition, step = loop.bodies
+    assert [x.note for x in (condition.given[0], step.given[0]) if isinstance(x, Variable)] == ["n", "w"]
+    for body in loop.bodies:
+        assert [x.aval for x in body.given] == [v.aval for v in body.inputs]
+
+
 def test_only_the_branch_that_counts_adds_to_the_whole() -> None:
     def f(x: Array) -> Array:
         return lax.cond(x[0] > 0, lambda x: fnp.sin(fnp.sin(x)), lambda x: x * 2.0, x)

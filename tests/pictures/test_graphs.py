@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.control.models import MODELS
 from tests.pictures.examples import PROGRAMS, array, long_chain, program
 from tracefx import Array
+from tracefx.handlers import count_jaxpr
 from tracefx.pictures.graphs import BETWEEN_NODES, Graph, graph_of
 from tracefx.pictures.layers import bands_of, crossings, in_order, spread
 from tracefx.pictures.programs import Body, Variable, describe
@@ -48,6 +50,19 @@ def require_laid_out(graph: Graph, body: Body) -> None:
 def test_programs_are_laid_out(name: str) -> None:
     for body in bodies(describe(program(name)).body):
         require_laid_out(graph_of(body), body)
+
+
+@pytest.mark.parametrize("name", ["transformer", "adaptive", "equilibrium", "conjugate_gradients", "beam"])
+def test_gradients_of_models_are_described_and_laid_out(name: str) -> None:
+    model, params, example = MODELS[name](fx, fnp)
+    closed = fx.make_jaxpr(fx.grad(model, allow_int=True))(params, example)
+    found, cost = describe(closed), count_jaxpr(closed)
+    assert (found.total, found.peak) == (cost.total, cost.peak_bytes)
+    assert max(line.during for line in found.lines()) == found.peak
+    assert all(line.after <= line.during for line in found.lines())
+    for body in bodies(found.body):
+        if body.same_as is None:
+            require_laid_out(graph_of(body), body)
 
 
 def test_a_diamond_is_even() -> None:

@@ -13,6 +13,7 @@ import scipy.linalg as reference
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.scipy import linalg
 
@@ -36,7 +37,7 @@ def test_functions_of_matrices(name: str, function: Callable[[Any], Any]) -> Non
     x = drawn(4) / 4
     out, error = linalg.funm(x, function, disp=False)
     want, _ = reference.funm(x, getattr(np, name), disp=False)
-    np.testing.assert_allclose(np.asarray(out), want, atol=1e-12)
+    assert_near(np.asarray(out), want)
     assert 0 < float(error) < 1e-12
     assert np.array_equal(linalg.funm(x, function), out)
 
@@ -59,8 +60,8 @@ def test_derivatives_of_exponentials() -> None:
     x, t = drawn(3) / 3, drawn(3, 1)
     out, rate = linalg.expm_frechet(x, t)
     want = reference.expm_frechet(x, t)
-    np.testing.assert_allclose(np.asarray(out), want[0], rtol=1e-10)
-    np.testing.assert_allclose(np.asarray(rate), want[1], rtol=1e-10)
+    assert_near(np.asarray(out), want[0])
+    assert_near(np.asarray(rate), want[1])
     zero = np.zeros((2, 2))
     assert np.array_equal(fx.jacfwd(linalg.expm)(zero).reshape(4, 4), np.eye(4))
 
@@ -68,15 +69,15 @@ def test_derivatives_of_exponentials() -> None:
 def test_square_roots() -> None:
     x = drawn(4)
     root = np.asarray(linalg.sqrtm(x))
-    np.testing.assert_allclose(root @ root, x, atol=1e-12)
-    np.testing.assert_allclose(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
+    assert_near(root @ root, x)
+    assert_near(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("method", ["schur", "eigen"])
 def test_sylvester(method: str) -> None:
     a, b, c = drawn(3), drawn(2), drawn(3)[:, :2]
     x = np.asarray(linalg.solve_sylvester(a, b, c, method=method))
-    np.testing.assert_allclose(a @ x + x @ b, c, atol=1e-12)
+    assert_near(a @ x + x @ b, c)
     assert np.isnan(np.asarray(linalg.solve_sylvester(a, -a, a, method=method))).all()
 
 
@@ -85,7 +86,7 @@ def test_triangular_forms_of_real_ones() -> None:
     assert np.iscomplex(np.linalg.eigvals(x)).any()
     t, z = [np.asarray(v) for v in linalg.rsf2csf(*linalg.schur(x))]
     assert np.array_equal(t, np.triu(t))
-    np.testing.assert_allclose(z @ t @ z.conj().T, x, atol=1e-12)
+    assert_near(z @ t @ z.conj().T, x)
 
 
 @pytest.mark.parametrize(("shape", "side"), [((4, 3), "right"), ((3, 3), "right"), ((2, 4), "left")], ids=str)
@@ -94,9 +95,9 @@ def test_polar(shape: tuple[int, int], side: str) -> None:
     wanted = reference.polar(x, side)[1]
     for method in ("qdwh", "svd"):
         u, p = [np.asarray(v) for v in linalg.polar(x, side, method=method)]
-        np.testing.assert_allclose(u @ p if side == "right" else p @ u, x, atol=1e-12)
+        assert_near(u @ p if side == "right" else p @ u, x)
         assert (np.linalg.eigvalsh(p) > 0).all()
-        np.testing.assert_allclose(p, wanted, atol=1e-12)
+        assert_near(p, wanted)
 
 
 def test_polar_of_a_part() -> None:
@@ -106,19 +107,19 @@ def test_polar_of_a_part() -> None:
     found = fx.jit(lambda x, m, n: fx.lax.linalg.qdwh(x, dynamic_shape=(m, n)))(x, 4, 3)
     u, h, _, converged = fx.lax.linalg.qdwh(x[:4, :3])
     assert converged
-    np.testing.assert_allclose(np.asarray(found[0])[:4, :3], np.asarray(u), atol=1e-12)
-    np.testing.assert_allclose(np.asarray(found[1])[:3, :3], np.asarray(h), atol=1e-12)
+    assert_near(np.asarray(found[0])[:4, :3], np.asarray(u))
+    assert_near(np.asarray(found[1])[:3, :3], np.asarray(h))
 
 
 def test_eigenvectors_of_tridiagonal_matrices() -> None:
     d, e = np.array([1.0, 2.0, 2.0, -1.0]), np.array([0.5, 0.0, 1.0])
     whole = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
     values, vectors = [np.asarray(v) for v in linalg.eigh_tridiagonal(d, e)]
-    np.testing.assert_allclose(whole @ vectors, vectors * values, atol=1e-12)
+    assert_near(whole @ vectors, vectors * values)
     some = linalg.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
     assert np.array_equal(some[0], values[1:3])
     imaginary = np.asarray(linalg.eigh_tridiagonal(d + 0j, 1j * e, eigvals_only=True))
-    np.testing.assert_allclose(imaginary, values, atol=1e-12)
+    assert_near(imaginary, values)
 
 
 def test_positive_equations_of_complex_numbers_have_derivatives() -> None:
@@ -129,7 +130,7 @@ def test_positive_equations_of_complex_numbers_have_derivatives() -> None:
     def total(b: Any, how: str) -> Any:
         return fnp.sum(linalg.solve(a, b, assume_a=how) ** 2).real
 
-    np.testing.assert_allclose(np.asarray(fx.grad(total)(b, "pos")), np.asarray(fx.grad(total)(b, "gen")), atol=1e-12)
+    assert_near(np.asarray(fx.grad(total)(b, "pos")), np.asarray(fx.grad(total)(b, "gen")))
 
 
 def test_factors_are_what_solvers_take() -> None:
@@ -138,11 +139,11 @@ def test_factors_are_what_solvers_take() -> None:
     for lower in (False, True):
         factor = linalg.cho_factor(positive, lower)
         assert factor[1] is lower
-        np.testing.assert_allclose(positive @ np.asarray(linalg.cho_solve(factor, b)), b, atol=1e-10)
+        assert_near(positive @ np.asarray(linalg.cho_solve(factor, b)), b)
     for trans, wanted in ((0, a), (1, a.T)):
-        np.testing.assert_allclose(wanted @ np.asarray(linalg.lu_solve(linalg.lu_factor(a), b, trans)), b, atol=1e-10)
+        assert_near(wanted @ np.asarray(linalg.lu_solve(linalg.lu_factor(a), b, trans)), b)
     order, left, right = linalg.lu(np.stack([a, a[::-1]]))
-    np.testing.assert_allclose(np.asarray(order @ left @ right)[1], a[::-1], atol=1e-12)
+    assert_near(np.asarray(order @ left @ right)[1], a[::-1])
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

@@ -17,8 +17,10 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.scipy.optimize import OptimizeResults, minimize
 from tracefx.scipy.optimize.bfgs import length
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
 METHODS: Final = ("BFGS", LBFGS)
@@ -88,10 +90,10 @@ def test_it_is_compiled_batched_and_has_tangents(method: str) -> None:
     points = np.array([[1.0, 2.0], [-0.5, 0.25], [0.0, 0.0]], np.float32)
     if method == "BFGS":
         found, moved = fx.jit(lambda at: fx.jvp(least, (at,), (fnp.ones_like(at),)))(points[0])
-        np.testing.assert_allclose(found, points[0], atol=1e-4)
+        assert_near(found, points[0])
         np.testing.assert_allclose(moved, 1.0, atol=1e-3)
     else:
-        np.testing.assert_allclose(fx.jit(fx.vmap(least))(points), points, atol=1e-4)
+        assert_near(fx.jit(fx.vmap(least))(points), points, DERIVATIVE)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -112,7 +114,7 @@ def test_it_stops_after_so_many_evaluations(option: str, status: int) -> None:
 @pytest.mark.parametrize("norm", [np.inf, -np.inf, 0, 1, 2, 3])
 def test_norms_of_gradients(norm: float) -> None:
     v = np.array([3.0, -4.0, 0.0, 1.0])
-    np.testing.assert_allclose(length(fnp.array(v), norm), np.linalg.norm(v, norm), rtol=1e-6)
+    assert_near(length(fnp.array(v), norm), np.linalg.norm(v, norm), ELEMENTARY)
 
 
 def test_what_cannot_be_minimized_is_refused() -> None:

@@ -14,8 +14,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.scipy.sparse import linalg
+from tracefx.testing.tolerances import DERIVATIVE
 
 N: Final = 6
 
@@ -43,7 +45,7 @@ def test_solutions_solve(name: str, dtype: str) -> None:
     a, b = matrix(name, dtype), side(dtype).astype(dtype)
     x, info = getattr(linalg, name)(a, b)
     assert x.dtype == dtype
-    np.testing.assert_allclose(x, np.linalg.solve(a, b), atol=1e-4)
+    assert_near(x, np.linalg.solve(a, b), DERIVATIVE)
     assert info is None if name != "gmres" else info == 0
 
 
@@ -56,7 +58,7 @@ def test_the_steps_are_jaxs(name: str, steps: int) -> None:
         start = np.ones(N, np.float32)
         got = getattr(linalg, name)(a, b, start, maxiter=steps, M=M)[0]
         want = getattr(theirs, name)(a, b, start, maxiter=steps, M=M)[0]
-        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+        assert_near(got, want)
 
 
 @pytest.mark.parametrize("method", ["batched", "incremental"])
@@ -64,8 +66,8 @@ def test_rounds_of_minimal_residuals(method: str) -> None:
     a, b = matrix("gmres"), side()
     options: Any = {"restart": 3, "maxiter": 2, "solve_method": method}
     got, want = linalg.gmres(a, b, **options)[0], theirs.gmres(a, b, **options)[0]
-    np.testing.assert_allclose(got, want, atol=1e-4)
-    np.testing.assert_allclose(linalg.gmres(a, b, solve_method=method)[0], np.linalg.solve(a, b), atol=1e-4)
+    assert_near(got, want)
+    assert_near(linalg.gmres(a, b, solve_method=method)[0], np.linalg.solve(a, b))
     # A matrix that leads to nothing new at once.
     np.testing.assert_allclose(linalg.gmres(2 * np.eye(N, dtype=np.float32), b, solve_method=method)[0], b / 2)
     assert linalg.gmres(a, 0 * b, solve_method=method)[0].tolist() == [0.0] * N
@@ -86,7 +88,7 @@ def test_derivatives_are_those_of_solutions(name: str) -> None:
     got = fx.jit(fx.grad(solved, argnums=(0, 1)))(np.float32(1.5), b)
     want = jax.grad(exact, argnums=(0, 1))(np.float32(1.5), b)
     for g, w in zip(got, want, strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-3, atol=1e-4)
+        assert_near(g, w)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,8 +100,8 @@ def test_vectors_are_trees(name: str) -> None:
 
     x: Any = getattr(linalg, name)(product, b)[0]
     again = product(x)
-    np.testing.assert_allclose(again["x"], b["x"], atol=1e-4)
-    np.testing.assert_allclose(again["y"][0], b["y"][0], atol=1e-4)
+    assert_near(again["x"], b["x"])
+    assert_near(again["y"][0], b["y"][0])
 
 
 def test_what_is_no_system_is_refused() -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.scipy.signal import csd, istft, stft, welch
 from tracefx.scipy.signal.window_shapes import COSINES, SHAPES, window_of
+from tracefx.testing.tolerances import ELEMENTARY
 
 X = np.random.default_rng(0).standard_normal((2, 3, 40)).astype(np.float32)
 SYMMETRIC: dict[str, Any] = {
@@ -24,17 +26,17 @@ SYMMETRIC: dict[str, Any] = {
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("n", [2, 7, 8])
 def test_windows_are_periods_of_numpys(name: str, n: int) -> None:
-    np.testing.assert_allclose(window_of(name, n), SYMMETRIC[name](n + 1)[:-1], atol=1e-12)
+    assert_near(window_of(name, n), SYMMETRIC[name](n + 1)[:-1], ELEMENTARY)
 
 
 def test_windows_with_parameters() -> None:
-    np.testing.assert_allclose(window_of(("kaiser", 5.0), 6), np.kaiser(7, 5.0)[:-1], atol=1e-12)
-    np.testing.assert_allclose(window_of(("general_hamming", 0.54), 6), window_of("hamming", 6), atol=1e-12)
-    np.testing.assert_allclose(window_of(("general_cosine", COSINES["hann"]), 6), window_of("hann", 6), atol=1e-12)
-    np.testing.assert_allclose(window_of(("general_gaussian", 1.0, 2.0), 6), window_of(("gaussian", 2.0), 6))
-    np.testing.assert_allclose(window_of(("tukey", 1.0), 6), window_of("hann", 6), atol=1e-12)
-    np.testing.assert_allclose(window_of(("tukey", 0.0), 6), np.ones(6))
-    np.testing.assert_allclose(window_of("exponential", 4), np.exp([-2.0, -1.0, 0.0, -1.0]))
+    assert_near(window_of(("kaiser", 5.0), 6), np.kaiser(7, 5.0)[:-1], ELEMENTARY)
+    assert_near(window_of(("general_hamming", 0.54), 6), window_of("hamming", 6))
+    assert_near(window_of(("general_cosine", COSINES["hann"]), 6), window_of("hann", 6), ELEMENTARY)
+    assert_near(window_of(("general_gaussian", 1.0, 2.0), 6), window_of(("gaussian", 2.0), 6), ELEMENTARY)
+    assert_near(window_of(("tukey", 1.0), 6), window_of("hann", 6), ELEMENTARY)
+    assert_near(window_of(("tukey", 0.0), 6), np.ones(6), ELEMENTARY)
+    assert_near(window_of("exponential", 4), np.exp([-2.0, -1.0, 0.0, -1.0]), ELEMENTARY)
 
 
 NAMES = [*COSINES, *[n for n in SHAPES if n not in ("kaiser", "general_cosine", "general_hamming")]]
@@ -48,7 +50,7 @@ def test_windows_are_highest_in_the_middle(name: str) -> None:
         assert window.max() == pytest.approx(window[n // 2])
         if n % 2 == 0:
             assert window[n // 2] == pytest.approx(1.0)
-        np.testing.assert_allclose(window[1:], window[1:][::-1], atol=1e-12)
+        assert_near(window[1:], window[1:][::-1], ELEMENTARY)
 
 
 def test_unknown_windows_are_refused() -> None:
@@ -66,14 +68,14 @@ def test_transforms_are_inverted(options: dict[str, Any], nperseg: int) -> None:
     one_sided = options.pop("return_onesided", True)
     times, signal = istft(spectra, 2.0, nperseg=nperseg, input_onesided=one_sided, **options)
     assert times.shape == signal.shape[-1:]
-    np.testing.assert_allclose(np.real(signal[..., :40]), X, atol=1e-5)
+    assert_near(np.real(signal[..., :40]), X)
     np.testing.assert_allclose(times[:3], [0, 0.5, 1])
 
 
 def test_axes_of_times_and_frequencies() -> None:
     spectra = fnp.moveaxis(stft(X, nperseg=8)[2], (-1, -2), (0, 2))
     signal = istft(spectra, time_axis=0, freq_axis=2)[1]
-    np.testing.assert_allclose(fnp.moveaxis(signal, 0, -1)[..., :40], X, atol=1e-5)
+    assert_near(fnp.moveaxis(signal, 0, -1)[..., :40], X)
 
 
 def test_functions_for_trends_are_given_segments_along_the_axis() -> None:
@@ -84,10 +86,10 @@ def test_functions_for_trends_are_given_segments_along_the_axis() -> None:
         return parts - fnp.mean(parts, 1, keepdims=True)
 
     want = welch(X, nperseg=8, detrend="constant")[1]
-    np.testing.assert_allclose(welch(X, nperseg=8, detrend=less_mean)[1], want, rtol=1e-5)
+    assert_near(welch(X, nperseg=8, detrend=less_mean)[1], want)
     turned = fnp.moveaxis(fnp.asarray(X), -1, 1)
     found = welch(turned, nperseg=8, axis=1, detrend=less_mean_along_1)[1]
-    np.testing.assert_allclose(fnp.moveaxis(found, 1, -1), want, rtol=1e-5)
+    assert_near(fnp.moveaxis(found, 1, -1), want)
 
 
 def test_of_nothing_there_is_nothing() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.scipy.spatial.transform import Rotation, Slerp
+from tracefx.testing.tolerances import ELEMENTARY
 
 STEPS = Rotation.from_rotvec(np.array([[0.0, 0.0, 0.1], [0.2, 0.0, 0.0], [0.0, 0.3, 0.0]], np.float32))
 
@@ -16,17 +18,17 @@ def test_vectors_of_rotations_have_derivatives_at_none() -> None:
     there = fx.jacrev(lambda v: Rotation.from_rotvec(v).quat)(fnp.zeros(3))
     np.testing.assert_allclose(there, np.eye(4, 3) / 2)
     back = fx.jacrev(lambda v: Rotation.from_rotvec(v).as_rotvec())(fnp.zeros(3))
-    np.testing.assert_allclose(back, np.eye(3), atol=1e-6)
+    assert_near(back, np.eye(3), ELEMENTARY)
     assert fx.grad(lambda v: Rotation.from_rotvec(v).magnitude())(fnp.zeros(3)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_rotations_are_trees_that_can_be_gone_through() -> None:
     assert [one.single for one in STEPS] == [True] * 3
     turned = fx.jit(fx.vmap(lambda r: r * r))(STEPS)
-    np.testing.assert_allclose(turned.magnitude(), [0.2, 0.4, 0.6], rtol=1e-5)
-    np.testing.assert_allclose(Rotation.concatenate([STEPS, turned])[4].magnitude(), 0.4, rtol=1e-5)
+    assert_near(turned.magnitude(), [0.2, 0.4, 0.6])
+    assert_near(Rotation.concatenate([STEPS, turned])[4].magnitude(), 0.4)
     assert Rotation.identity(2).quat.shape == (2, 4)
-    np.testing.assert_allclose(STEPS.mean(np.array([1.0, 0.0, 0.0])).magnitude(), 0.1, rtol=1e-4)
+    assert_near(STEPS.mean(np.array([1.0, 0.0, 0.0])).magnitude(), 0.1)
 
 
 def test_one_rotation_is_no_array() -> None:

@@ -194,6 +194,18 @@ def failing(i: int, n: int, port: str) -> None:
     time.sleep(60)
 
 
+def leaving(i: int, n: int, port: str) -> None:
+    """Process 1 waits for the others, but not for long."""
+    initialize(i, n, port, shutdown_timeout_seconds=1 if i == 1 else 60)
+    assert fx.process_count() == n
+    tired = Path(os.environ["TIRED"])
+    while i == 0 and not tired.exists():
+        time.sleep(0.05)
+    with pytest.raises(fx.distributed.ProcessesError, match=f"shutdown: not all of {n} processes came to their end"):
+        fx.distributed.shutdown()
+    tired.touch()
+
+
 def caching(i: int, n: int, port: str) -> None:
     """All processes keep their programs in one place."""
     initialize(i, n, port)
@@ -211,7 +223,7 @@ def caching(i: int, n: int, port: str) -> None:
 
 
 PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {
-    f.__name__: f for f in (working_together, dying, failing, caching)
+    f.__name__: f for f in (working_together, dying, failing, leaving, caching)
 }
 
 if __name__ == "__main__":

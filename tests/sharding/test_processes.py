@@ -115,6 +115,11 @@ def test_one_with_an_error_waits_for_none_and_others_learn_of_it(dead: int) -> N
     assert "another task died" in ended[1 - dead].err, told(ended)
 
 
+def test_one_that_waited_for_long_enough_at_its_end_says_so(tmp_path: Path) -> None:
+    ended = together("leaving", 2, 1, TIRED=str(tmp_path / "tired"))
+    assert [e.code for e in ended] == [0, 0], told(ended)
+
+
 def test_processes_share_the_programs_on_disk(tmp_path: Path) -> None:
     ended = together("caching", 2, 1, KEPT=str(tmp_path))
     assert [e.code for e in ended] == [0, 0], told(ended)

@@ -11,6 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.interpreters.stacks import Count
 from tests.transforms.oracle import Case, agree, same
 from tracefx.core.handler import current, handling
@@ -246,7 +247,7 @@ def test_vjp_is_the_transpose_of_jvp(f: Any) -> None:
     y, jv = fx.jvp(f, (X,), (v,))
     w = np.linspace(-1, 1, y.size, dtype=np.float32).reshape(y.shape)
     _, pull = fx.vjp(f, X)
-    np.testing.assert_allclose(np.vdot(np.asarray(jv), w), np.vdot(v, np.asarray(pull(w)[0])), rtol=1e-5)
+    assert_near(np.vdot(np.asarray(jv), w), np.vdot(v, np.asarray(pull(w)[0])))
 
 
 def test_signatures_and_names_survive() -> None:

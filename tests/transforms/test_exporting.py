@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.core.programs import Scale
 from tests.core.test_wire import Found
 from tracefx import handlers
@@ -31,6 +32,7 @@ from tracefx.core.errors import ParseError, SerializationError
 from tracefx.core.trees import TreeDef
 from tracefx.core.wire import sealed
 from tracefx.programs import deserialize
+from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.exporting import MAGIC, VERSION
 from tracefx.xla import runtime
 
@@ -183,7 +185,7 @@ def test_programs_as_jaxpr_and_as_module(f: Callable[..., Any], args: tuple[Any,
     for got, expected in zip(run_module(it, *args), map(np.asarray, fx.tree.leaves(want)), strict=True):
         assert got.dtype == expected.dtype
         wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=2e-6, atol=1e-6)
+        assert_near(got.astype(wide), expected.astype(wide), ELEMENTARY)
 
 
 def run_module(it: fx.Exported[..., Any], *args: Any) -> list[Any]:
@@ -301,7 +303,7 @@ def test_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) -> None
     it = fx.export(fx.jit(through_a_loop), drop_rules=True)(X)
     loaded = fx.load(it.serialize())
     same(loaded.call(X), fx.jit(fnp.sin)(X))
-    np.testing.assert_allclose(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), rtol=1e-6)
+    assert_near(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), ELEMENTARY)
 
 
 def test_it_closes_over_a_tracer() -> None:
@@ -481,7 +483,7 @@ def check_in_jax(theirs: jax.export.Exported) -> None:
         assert repr(jax.tree.structure(got)) == repr(fx.tree.structure(want))
         for x, y in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
             assert x.dtype == np.asarray(y).dtype
-            np.testing.assert_allclose(x, np.asarray(y), rtol=1e-6)
+            assert_near(x, np.asarray(y), ELEMENTARY)
 
 
 @pytest.mark.parametrize("platforms", [None, ["cpu"], ["tpu", "cpu", "cuda"]], ids=str)

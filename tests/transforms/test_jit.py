@@ -14,9 +14,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import Case, agree
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import float0
+from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
 from tracefx.xla.lower import Plan, lower
 
@@ -348,7 +350,7 @@ def test_arrays_closed_over_are_arguments_of_the_program(lowered: list[str]) -> 
         return fx.jit(lambda x: fnp.sin(x) * a * 3.5)
 
     for a in (X, X + 1):
-        np.testing.assert_allclose(np.asarray(make(fnp.asarray(a))(X)), np.sin(X) * a * 3.5, rtol=1e-6)
+        assert_near(np.asarray(make(fnp.asarray(a))(X)), np.sin(X) * a * 3.5, ELEMENTARY)
     assert len(lowered) == 1
 
 
@@ -422,7 +424,7 @@ def test_threads_trace_and_compile_side_by_side() -> None:
         t.join()
     assert len(results) == 8
     for r in results:
-        np.testing.assert_allclose(r, np.sin(X) * 2, rtol=1e-6)
+        assert_near(r, np.sin(X) * 2, ELEMENTARY)
 
 
 # ------------------------------------------------------------------ methods
@@ -541,7 +543,7 @@ def test_stages() -> None:
     assert "HloModule" in compiled.as_text()
     assert compiled.cost_analysis()["flops"] > 0
     assert compiled.memory_analysis().argument_bytes == (6 + 3) * 4
-    np.testing.assert_allclose(np.asarray(compiled(M, X)["out"]), np.sin(M) @ X, rtol=1e-6)
+    assert_near(np.asarray(compiled(M, X)["out"]), np.sin(M) @ X, ELEMENTARY)
     traced = f.trace(M, X)
     assert [e.prim.name for e in traced.jaxpr.eqns] == ["sin", "dot_general"]
     assert traced.out_info == lowered.out_info == {"out": fx.ShapeDtypeStruct((2,), "float32")}

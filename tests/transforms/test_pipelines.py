@@ -16,11 +16,13 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core import trees
 from tracefx.core.handler import ROOT, Eval
 from tracefx.core.values import as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
+from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.jit import Jitted
 
 SOURCE = Path(fx.__file__).parent.parent
@@ -85,8 +87,8 @@ def test_the_outermost_comes_first() -> None:
 def test_jvp_as_a_value() -> None:
     y, dy = (fx.Jit() @ fx.Jvp())(energy)((XS,), (np.ones_like(XS),))
     want, dwant = fx.jvp(energy, (XS,), (np.ones_like(XS),))
-    np.testing.assert_allclose(y, want, rtol=1e-6)
-    np.testing.assert_allclose(dy, dwant, rtol=1e-6)
+    assert_near(y, want, ELEMENTARY)
+    assert_near(dy, dwant, ELEMENTARY)
     assert len(fx.Jvp(has_aux=True)(lambda x: (x, {"n": 1}))((1.0,), (1.0,))) == 3
 
 
@@ -307,7 +309,7 @@ def test_a_function_under_the_handler_is_the_function_transformed() -> None:
         out = fnp.sin(handler.wrap(as_value(XS), 0)).sum()
     value, dim = handler.unwrap(out)
     assert dim == 0
-    np.testing.assert_allclose(np.asarray(value), fx.vmap(lambda x: fnp.sin(x).sum())(XS), rtol=1e-6)
+    assert_near(np.asarray(value), fx.vmap(lambda x: fnp.sin(x).sum())(XS), ELEMENTARY)
 
 
 @pytest.mark.parametrize(

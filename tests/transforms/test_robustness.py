@@ -20,6 +20,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.builder import Builder, Ir, Text
 from tracefx.core.digest import executable_key
 from tracefx.core.jaxpr import Memo
@@ -85,7 +86,7 @@ def test_sixty_four_threads_run_different_stacks(lowered: Counter[object]) -> No
         results = list(pool.map(work, range(64)))
     for result in results:
         for name in names:
-            np.testing.assert_allclose(result[name], alone[name], rtol=2e-6)
+            assert_near(result[name], alone[name])
     assert lowered
     assert set(lowered.values()) == {1}
 

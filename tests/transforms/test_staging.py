@@ -10,7 +10,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import Case, agree
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -68,10 +70,10 @@ def test_jaxpr_as_fun() -> None:
     closed = fx.make_jaxpr(lambda x: [fnp.sin(x), x * fnp.asarray(X)])(X)
     run = fx.jaxpr_as_fun(closed)
     sine, product = run(X)
-    np.testing.assert_allclose(np.asarray(sine), np.sin(X), rtol=1e-6)
+    assert_near(np.asarray(sine), np.sin(X), ELEMENTARY)
     np.testing.assert_array_equal(np.asarray(product), X * X)
-    np.testing.assert_allclose(
-        np.asarray(fx.vmap(lambda x: fx.jaxpr_as_fun(closed)(x)[0])(np.stack([X, X]))), np.sin([X, X]), rtol=1e-6
+    assert_near(
+        np.asarray(fx.vmap(lambda x: fx.jaxpr_as_fun(closed)(x)[0])(np.stack([X, X]))), np.sin([X, X]), ELEMENTARY
     )
     assert fx.make_jaxpr(run)(X).eqns == closed.eqns
 
@@ -154,7 +156,7 @@ def test_named_call() -> None:
     assert '"block/sin"' in lowered(fx.named_call(block))
     assert '"other/sin"' in lowered(fx.named_call(block, name="other"))
     assert (fx.named_call(block).__name__, fx.named_call(block).__doc__) == ("block", "Docs.")
-    np.testing.assert_allclose(np.asarray(fx.named_call(block)(X)), np.sin(X), rtol=1e-6)
+    assert_near(np.asarray(fx.named_call(block)(X)), np.sin(X), ELEMENTARY)
 
 
 def test_a_scope_ends_when_an_exception_leaves_it() -> None:

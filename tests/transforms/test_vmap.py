@@ -9,7 +9,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.transforms.oracle import Case, agree
+from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -102,7 +104,7 @@ def test_is_a_loop(axis: int) -> None:
         return fnp.exp(x / 24) @ fnp.ones((x.shape[1], 2)) + fnp.max(x, axis=1, keepdims=True)
 
     rows = [np.asarray(f(fnp.asarray(row))) for row in np.moveaxis(T, axis, 0)]
-    np.testing.assert_allclose(np.asarray(fx.vmap(f, in_axes=axis)(T)), np.stack(rows), rtol=1e-6)
+    assert_near(np.asarray(fx.vmap(f, in_axes=axis)(T)), np.stack(rows), ELEMENTARY)
 
 
 def test_the_function_runs_once_and_sees_one_example() -> None:

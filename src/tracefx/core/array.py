@@ -65,10 +65,6 @@ class Array(Located):
     def aval(self) -> ShapedArray:
         """The array's type."""
 
-    @abstractmethod
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        """The numbers, or `error` where they aren't known."""
-
     # ------------------------------------------------------------------ what the type says
 
     @property

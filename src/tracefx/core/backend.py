@@ -53,6 +53,11 @@ class Runnable(Protocol):
         """`__call__`, for buffers of the inputs; None if it takes more than to run on all of them."""
         ...
 
+    @property
+    def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
+        """`on_buffers` for a program with one output, which it gives; None where that is."""
+        ...
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""
         ...

@@ -30,6 +30,10 @@ class EscapedTracerError(TypeError):
     """A tracer was used after, or outside, the transformation that made it."""
 
 
+class DeletedArrayError(RuntimeError):
+    """The numbers of an array were asked for after its `delete`."""
+
+
 class MissingRuleError(NotImplementedError):
     """A primitive was asked for a rule that it does not define."""
 

@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.errors import ConcretizationError
+from tracefx.core.errors import ConcretizationError, DeletedArrayError
 from tracefx.core.kernels import quietly
 from tracefx.core.key_words import keys_of, words_of
 from tracefx.core.literal import Literal, Scalar
@@ -49,7 +49,8 @@ class ConcreteArray(Array):
         """The numbers as a NumPy array; not to be written to."""
         host = self.host  # read once: another thread's `adopt` may drop it
         if host is None:
-            assert self.buffer is not None
+            if self.buffer is None:
+                raise DeletedArrayError(f"the array of type {self.aval} was deleted: keep a copy before that")
             host = self.host = keys_of(BACKEND.value.read(self.buffer), self.aval.dtype)
         return host
 
@@ -58,6 +59,32 @@ class ConcreteArray(Array):
         self.buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
             self.host = None
+
+    @override
+    def is_ready(self) -> bool:
+        if self.is_deleted():
+            self.numpy()
+        return self.host is not None or (self.buffer is not None and BACKEND.value.is_ready(self.buffer))
+
+    @override
+    def is_deleted(self) -> bool:
+        if self.host is not None:
+            return False
+        return self.buffer is None or BACKEND.value.is_deleted(self.buffer)
+
+    @override
+    def delete(self) -> None:
+        buffer, self.host = self.buffer, None
+        if buffer is not None:
+            BACKEND.value.delete(buffer)
+
+    @override
+    def on_device_size_in_bytes(self) -> int:
+        return self.nbytes
+
+    @override
+    def copy_to_host_async(self) -> None:
+        pass
 
     def donate(self) -> None:
         """The buffer's memory is given away; reading the array afterwards says so."""
@@ -90,21 +117,6 @@ class ConcreteArray(Array):
     @override
     def committed(self) -> bool:
         return False
-
-    @override
-    def is_ready(self) -> bool:
-        return self.buffer is None or BACKEND.value.is_ready(self.buffer)
-
-    @override
-    def is_deleted(self) -> bool:
-        return self.buffer is not None and BACKEND.value.is_deleted(self.buffer)
-
-    @override
-    def delete(self) -> None:
-        if self.buffer is None:  # the memory is NumPy's, so a buffer says that it is gone
-            self.buffer = BACKEND.value.put(self.numpy(), None)
-        BACKEND.value.delete(self.buffer)
-        self.host = None
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from tracefx.core.handler import CURRENT
+from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Linear, Tangent, Transposable, Zero, missing
 from tracefx.core.source import ORIGIN, at
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
-from tracefx.ops.elementwise import add_tangents
+from tracefx.ops.assembling import Assembly
+from tracefx.ops.cutting import Slice
+from tracefx.ops.elementwise import ADD
+
+_Reached: TypeAlias = dict[int, Value | Assembly]
+"""What is known of cotangents, by the index of the variable."""
 
 
 def backward(
@@ -57,7 +63,7 @@ def _backward(
             for v in eqn.outs:
                 env[v.index] = Linear(v.aval)
 
-    reached: dict[int, Tangent] = {}
+    reached: _Reached = {}
 
     for atom, ct in zip(jaxpr.outs, cts, strict=True):
         if type(atom) is Var:
@@ -66,12 +72,15 @@ def _backward(
         out_cts: list[Tangent] = []
         for v in eqn.outs:
             if v.index in reached:
-                out_cts = [_take(reached, v) for v in eqn.outs] if len(eqn.outs) > 1 else [reached.pop(v.index)]
+                out_cts = [_take(reached, v) for v in eqn.outs]
                 break
         else:
             continue
         ORIGIN.set(eqn.source)
         prim = eqn.prim
+        if type(prim) is Slice and prim.strides is None:
+            _accumulate_window(reached, eqn, prim, out_cts[0])
+            continue
         in_cts = (
             prim.transpose(out_cts, *operands) if isinstance(prim, Transposable) else _expanded(eqn, out_cts, operands)
         )
@@ -81,16 +90,34 @@ def _backward(
     return [_take(reached, v) if type(x) is Linear else None for v, x in zip(jaxpr.invars, args, strict=True)]
 
 
-def _accumulate(reached: dict[int, Tangent], atom: Atom, operand: Value | Linear, ct: Tangent) -> None:
+def _accumulate(reached: _Reached, atom: Atom, operand: Value | Linear, ct: Tangent) -> None:
     if type(ct) is not Zero and type(operand) is Linear:
         assert type(atom) is Var
         before = reached.get(atom.index)
-        reached[atom.index] = ct if before is None else add_tangents(before, ct)
+        if type(before) is Assembly:
+            before.add(ct)
+        else:
+            reached[atom.index] = ct if before is None else bind1(ADD, before, ct)
 
 
-def _take(reached: dict[int, Tangent], v: Var) -> Tangent:
+def _accumulate_window(reached: _Reached, eqn: Eqn, window: Slice, ct: Tangent) -> None:
+    (atom,) = eqn.inputs
+    assert type(atom) is Var
+    assert type(ct) is not Zero
+    before = reached.get(atom.index)
+    if type(before) is not Assembly:
+        reached[atom.index] = before = Assembly(atom.aval, before, eqn.source)
+    before.add_window(window, ct)
+
+
+def _take(reached: _Reached, v: Var) -> Tangent:
     ct = reached.pop(v.index, None)
-    return Zero(v.aval.tangent()) if ct is None else ct
+    if ct is None:
+        return Zero(v.aval.tangent())
+    if type(ct) is not Assembly:
+        return ct
+    ORIGIN.set(ct.source)
+    return ct.total()
 
 
 def _expanded(eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | Linear]) -> Sequence[Tangent | None]:

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
 from tracefx.numpy.promoting import BroadcastError, all_inexact, operand, to_type
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import basis, comparison
 from tracefx.ops.filling import full
+from tracefx.transforms.evaluations import Number
 
 
+def _closing(
+    a: ShapedArray | Number,
+    b: ShapedArray | Number,
+    rtol: object = 1e-05,
+    atol: object = 1e-08,
+    equal_nan: bool = False,
+) -> Kernel | None:
+    """`isclose` of NumPy's arrays, but for NaN."""
+    if equal_nan or not isinstance(a, ShapedArray) or not isinstance(b, ShapedArray) or not a.shape == b.shape != ():
+        return None
+    if type(rtol) is not float or type(atol) is not float:
+        return None
+    relative, absolute_ = [np.asarray(x, a.dtype) for x in (rtol, atol)]
+
+    def kernel(x: NDArray, y: NDArray) -> NDArray:
+        bound = np.abs(y)
+        bound *= relative
+        bound += absolute_
+        distance = x - y
+        close: NDArray = np.abs(distance, distance) <= bound
+        finite = np.isfinite(bound)
+        return close if np.count_nonzero(finite) == finite.size else close & np.isfinite(y) | (x == y)
+
+    return kernel
+
+
+def _all_closing(*args: Any, **kwargs: Any) -> Kernel | None:
+    """`allclose` of NumPy's arrays."""
+    close = _closing(*args, **kwargs)
+    return None if close is None else lambda x, y: (found := close(x, y)).size == np.count_nonzero(found)
+
+
+@by_numpy(_closing, arrays=2)
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -28,8 +63,6 @@ def isclose(
     >>> isclose(1.0, 1.000001)
     Array(True, dtype=bool)
     """
-    if not equal_nan and (found := _evaluated(_close, a, b, rtol, atol)) is not None:
-        return found
     x, y = all_inexact("isclose", a, b)
     dtype = dtypes.real_dtype(x.aval.dtype)
     relative, absolute_ = [to_type(t, dtype, what=f"isclose: {what}") for t, what in ((rtol, "rtol"), (atol, "atol"))]
@@ -39,33 +72,12 @@ def isclose(
     return logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out
 
 
-def _evaluated(
-    kernel: Callable[..., NDArray | np.generic], a: ArrayLike, b: ArrayLike, relative: ArrayLike, absolute: ArrayLike
-) -> Array | None:
-    """A function of NumPy's arrays, for arrays of one type that are there."""
-    if not isinstance(a, Array) or not isinstance(b, Array) or a.aval != b.aval:
-        return None
-    if type(relative) is not float or type(absolute) is not float:
-        return None
-    return numpys(lambda x, y: kernel(x, y, relative, absolute), a, b, weak=False)
-
-
-def _close(x: NDArray, y: NDArray, relative: float, absolute: float) -> NDArray:
-    """`isclose` of NumPy's arrays, but for NaN."""
-    close: NDArray = (np.abs(x - y) <= absolute + relative * np.abs(y)) & np.isfinite(y) | (x == y)
-    return close
-
-
-def _all_close(x: NDArray, y: NDArray, relative: float, absolute: float) -> np.generic:
-    found: np.generic = _close(x, y, relative, absolute).all()
-    return found
-
-
 def _compared(x: Value, bound: Value) -> Array:
     shape = x.aval.shape or bound.aval.shape
     return comparison.le(basis.broadcast_to(x, shape), basis.broadcast_to(bound, shape))
 
 
+@by_numpy(_all_closing, arrays=2)
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -74,11 +86,10 @@ def allclose(
     >>> allclose(np.ones(3), 1.1)
     Array(False, dtype=bool)
     """
-    if not equal_nan and (found := _evaluated(_all_close, a, b, rtol, atol)) is not None:
-        return found
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
+@by_numpy(arrays=2)
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and equal elements; NaNs are equal if `equal_nan`.
 

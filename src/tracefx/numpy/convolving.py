@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.promoting import converted, inexact_dtype, retyped
 from tracefx.ops import basis, complex, convolution, cutting
 from tracefx.ops.contraction import PrecisionLike
@@ -20,6 +21,17 @@ from tracefx.ops.contraction import PrecisionLike
 _MODES: Final = frozenset({"full", "same", "valid"})
 
 
+def _sliding(numpys: Callable[..., NDArray]) -> Callable[..., Kernel | None]:
+    """What NumPy's function makes of vectors."""
+
+    def kernel(a: ShapedArray, v: ShapedArray, mode: str | None = None, **options: object) -> Kernel | None:
+        plain = all(option is None for option in options.values())
+        return functools.partial(numpys, **({} if mode is None else {"mode": mode})) if plain else None
+
+    return kernel
+
+
+@by_numpy(_sliding(np.convolve), arrays=2, replays=False, patient=False)
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -40,16 +52,12 @@ def convolve(
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
     """
     x, y = _vectors("convolve", a, v, preferred_element_type)
-    if (
-        (precision is None and preferred_element_type is None and mode in _MODES)
-        and (found := numpys(functools.partial(np.convolve, mode=mode), x, y)) is not None
-    ):  # fmt: skip
-        return found
     if x.aval.size < y.aval.size:
         x, y = y, x
     return _slid("convolve", x, cutting.rev(y, (0,)), mode, precision, preferred_element_type)
 
 
+@by_numpy(_sliding(np.correlate), arrays=2, replays=False, patient=False)
 def correlate(
     a: ArrayLike,
     v: ArrayLike,
@@ -64,11 +72,6 @@ def correlate(
     Array([3.5], dtype=float32)
     """
     x, y = _vectors("correlate", a, v, preferred_element_type)
-    if (
-        (precision is None and preferred_element_type is None and mode in _MODES)
-        and (found := numpys(functools.partial(np.correlate, mode=mode), x, y)) is not None
-    ):  # fmt: skip
-        return found
     if dtypes.is_complex(y.aval.dtype):
         y = complex.conj(y)
     if x.aval.size >= y.aval.size:

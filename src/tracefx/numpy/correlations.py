@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.numpy.creation import full, zeros
 from tracefx.numpy.diagonals import diag
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.linear import dot
 from tracefx.numpy.promoting import converted, inexact_dtype, operand, retyped
@@ -22,6 +26,29 @@ from tracefx.ops import shape
 from tracefx.transforms.at_once import at_once
 
 
+def _covarying(
+    m: ShapedArray, y: object = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, **rest: object
+) -> Kernel | None:
+    """`cov` of a matrix of NumPy's."""
+    less = (0 if bias else 1) if ddof is None else ddof
+    if y is not None or rest or m.ndim != 2 or not m.size or min(m.shape) < 2 or not m.shape[1 if rowvar else 0] > less:
+        return None
+    element = m.dtype.type
+    count = m.shape[1 if rowvar else 0]
+    weights, divisor = np.full((count, 1), 1 / count, m.dtype), element(count - less)
+
+    def kernel(x: NDArray) -> NDArray:
+        if not rowvar:
+            x = x.T
+        x = x - np.dot(x, weights)
+        found: NDArray = np.dot(x, x.T) / divisor
+        return found
+
+    return kernel
+
+
+@by_numpy(_covarying, replays=False, patient=False)
+@at_once(arrays=2)
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -107,6 +134,7 @@ def _weights(samples: int, fweights: ArrayLike | None, aweights: ArrayLike | Non
     return both, own
 
 
+@at_once(arrays=2)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
     """The correlation coefficients of variables: their covariances, divided by the standard deviations of both.
 

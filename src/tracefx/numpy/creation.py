@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final, TypeAlias, overload
 from typing import Literal as Exactly
-from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -19,17 +19,18 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
+from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_numpy
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import dtype_of, inexact_dtype, operand, promoted, retyped, to_type
+from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand, promoted, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
-from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
+from tracefx.transforms.evaluations import Number
 
 Nested: TypeAlias = ArrayLike | Sequence["Nested"]
 
@@ -115,7 +116,7 @@ def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
         return as_array(x)
     if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
-        return from_numpy(convert_host(np.asarray(x), dtype), dtype)
+        return from_numpy(numbers_as(np.asarray(x), dtype), dtype)
     return as_array(to_type(x, dtype, what="array: object"))
 
 
@@ -133,7 +134,12 @@ def _from_foreign(x: object, dtype: DType | None) -> Array:
     return _from_one(found, dtype)
 
 
+_PYTHON: Final = frozenset({bool, int, float, complex})
+
+
 def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
+    if dtype is None and len(kinds := {*map(type, rows)}) == 1 and (kind := kinds.pop()) in _PYTHON:  # nearly always
+        return _owned(quietly(np.array, rows, dtypes.scalar_dtype(kind)))
     leaves: list[ArrayLike] = []
     sizes = _flatten(rows, leaves)
     if dtype is None:
@@ -147,10 +153,10 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
         data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        found = [convert_host(np.asarray(leaf), dtype) for leaf in leaves]
+        found = [numbers_as(np.asarray(leaf), dtype) for leaf in leaves]
         data = np.concatenate([part.reshape(-1) for part in found])
     else:
-        data = convert_host(np.array(leaves), dtype)
+        data = numbers_as(np.array(leaves), dtype)
     return _owned(data.reshape(sizes))
 
 
@@ -200,6 +206,7 @@ def full(
     )
 
 
+@by_numpy(arrays=0)
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
     """An array of zeros, by default float32.
 
@@ -209,6 +216,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | 
     return placed(_constant("zeros", shape, dtype, 0), device)
 
 
+@by_numpy(arrays=0)
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
     """An array of ones, by default float32.
 
@@ -256,6 +264,7 @@ def full_like(
     )
 
 
+@by_numpy()
 def zeros_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
 ) -> Array:
@@ -267,6 +276,7 @@ def zeros_like(
     return full_like(operand(a, "zeros_like: a"), 0, dtype, shape, device=device)
 
 
+@by_numpy()
 def ones_like(
     a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
 ) -> Array:
@@ -296,6 +306,7 @@ def empty_like(
 # ------------------------------------------------------------------ counting
 
 
+@by_numpy(arrays=0)
 def arange(
     start: ArrayLike,
     stop: ArrayLike | None = None,
@@ -349,6 +360,32 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
     return number
 
 
+def _spacing(
+    start: ShapedArray | Number, stop: ShapedArray | Number, num: int = 50, endpoint: bool = True, **options: object
+) -> Kernel | None:
+    """`linspace` between numbers: each row is a weighted mean of both ends, and the last one is there exactly."""
+    if options or type(num) is not int or not isinstance(start, Number) or not isinstance(stop, Number):
+        return None
+    intervals, dtype = num - 1 if endpoint else num, dtypes.default_float()
+    if intervals < 1 or complex in (start.kind, stop.kind):
+        return None
+    element = dtype.type
+    share = np.arange(intervals, dtype=dtype) / element(intervals)
+    rest = element(1) - share
+
+    def kernel(first: float, last: float) -> NDArray:
+        low, high = element(first), element(last)
+        out = np.empty(num, dtype)
+        inner = out[:intervals]
+        np.multiply(rest, low, inner)
+        inner += share * high
+        if endpoint:
+            out[-1] = high
+        return out
+
+    return kernel
+
+
 @overload
 def linspace(
     start: ArrayLike,
@@ -373,6 +410,7 @@ def linspace(
     axis: int = 0,
     device: Device | None = None,
 ) -> tuple[Array, Array]: ...
+@by_numpy(_spacing, arrays=2, numbers=True, mixed=True)
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -401,11 +439,6 @@ def linspace(
     first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
     shared = first.aval.shape or last.aval.shape
     intervals = count - 1 if endpoint else count
-    if (
-        (not shared and intervals > 0 and not retstep and not axis and device is None and computed == new)
-        and (found := numpys(lambda u, v: _spaced(u, v, intervals, endpoint), first, last, weak=False)) is not None
-    ):  # fmt: skip
-        return found
     if shared:
         first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
     rows = [basis.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
@@ -431,13 +464,7 @@ def linspace(
     return out, basis.full(ShapedArray((), computed), math.nan)
 
 
-def _spaced(first: NDArray, last: NDArray, intervals: int, endpoint: bool) -> NDArray:
-    """`linspace` of NumPy's numbers: each row is a weighted mean of both ends, and the last one is there exactly."""
-    share = np.arange(intervals, dtype=first.dtype) / first.dtype.type(intervals)
-    out: NDArray = first * (1 - share) + last * share
-    return np.append(out, last) if endpoint else out
-
-
+@by_numpy(arrays=0)
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of the grid spanned by vectors: the result `i` varies along the axis of vector `i`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import Device
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import no_out, operand, retyped
 from tracefx.numpy.reductions import sum
@@ -25,6 +25,7 @@ from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import static_int
 
 
+@by_numpy(arrays=0)
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Device | None = None
 ) -> Array:
@@ -47,6 +48,7 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     return eye(n, dtype=dtype)
 
 
+@by_numpy(arrays=0)
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
     """`f32[N, M]` with ones on diagonal `k` and below.
 
@@ -66,21 +68,27 @@ def _numbers(name: str, n: int, m: int, axis: int) -> Array:
     return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
-def _plus(numbers: Array, k: int, name: str) -> Array:
-    return elementwise.add(numbers, Literal(static_int(name, k, "k"), ShapedArray((), dtypes.int32)))
+def _diagonal(name: str, n: int, m: int, k: int) -> int:
+    """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
+    return max(-n, min(static_int(name, k, "k"), m))
+
+
+def _plus(numbers: Array, k: int) -> Array:
+    return elementwise.add(numbers, Literal(k, ShapedArray((), dtypes.int32)))
 
 
 def _below(name: str, n: int, m: int, k: int) -> Array:
     """Which elements of a matrix are on diagonal `k` or below."""
-    return comparison.ge(_plus(_numbers(name, n, m, 0), k, name), _numbers(name, n, m, 1))
+    return comparison.ge(_plus(_numbers(name, n, m, 0), _diagonal(name, n, m, k)), _numbers(name, n, m, 1))
 
 
 def _on(name: str, n: int, m: int, k: int) -> Array:
     """Which elements of a matrix are on diagonal `k`."""
     rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
-    return comparison.eq(_plus(rows, k, name), columns)
+    return comparison.eq(_plus(rows, _diagonal(name, n, m, k)), columns)
 
 
+@by_numpy()
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """`m` with zeros above diagonal `k` of the last two axes.
 
@@ -89,13 +97,12 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     """
     x = _matrices("tril", m)
     m, n = x.aval.shape[-2:]
-    diagonal = static_int("tril", k, "k")
-    if (found := numpys(lambda v: np.where(np.tri(m, n, diagonal, bool), v, 0), x)) is not None:
-        return found
+    diagonal = _diagonal("tril", m, n, k)
     below = _below("tril", m, n, diagonal)
     return choose(basis.broadcast_to(below, x.aval.shape), x, like(x, False))
 
 
+@by_numpy()
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """`m` with zeros below diagonal `k` of the last two axes.
 
@@ -104,9 +111,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     """
     x = _matrices("triu", m)
     m, n = x.aval.shape[-2:]
-    diagonal = static_int("triu", k, "k") - 1
-    if (found := numpys(lambda v: np.where(np.tri(m, n, diagonal, bool), 0, v), x)) is not None:
-        return found
+    diagonal = _diagonal("triu", m, n, k) - 1
     below = _below("triu", m, n, diagonal)
     return choose(basis.broadcast_to(below, x.aval.shape), like(x, False), x)
 
@@ -118,10 +123,20 @@ def _matrices(name: str, m: ArrayLike) -> Value:
     return x
 
 
-_MATRICES: Final = frozenset({(0, 1), (-2, -1)})
-"""Axes that every array with matrices has."""
+def _picking(a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Kernel | None:
+    """`diagonal` of NumPy's arrays."""
+    return lambda v: v.diagonal(offset, axis1, axis2)
 
 
+def _tracing(
+    a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None, out: object = None
+) -> Kernel | None:
+    """`trace` of NumPy's arrays."""
+    add: Callable[..., NDArray] = np.add.reduce
+    return None if dtype is not None else lambda v: add(v.diagonal(offset, axis1, axis2), -1)
+
+
+@by_numpy(_picking, among=NUMBERS)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Diagonal `offset` of the matrices along two axes, as a new last axis.
 
@@ -131,11 +146,6 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     x = operand(a, "diagonal: a")
     if x.aval.ndim < 2:
         raise ValueError(f"diagonal: a must have at least two axes, got {x.aval}")
-    if (
-        (axis1, axis2) in _MATRICES
-        and (found := numpys(lambda v: np.diagonal(v, offset, axis1, axis2), x, among=NUMBERS)) is not None
-    ):  # fmt: skip
-        return found
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     (m, n), stacks = x.aval.shape[-2:], x.aval.shape[:-2]
     rows, columns = max(0, -offset), max(0, offset)
@@ -144,12 +154,13 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         return basis.full(x.aval.update(shape=(*stacks, 0)), 0)
     # A gather, since its transpose writes the places of the diagonal alone: that of a strided slice fills the matrix.
     numbers = shape.broadcasted_iota(dtypes.int32, (count, 1), 0)
-    places = shape.concatenate([_plus(numbers, first, "offset") for first in (rows, columns)], 1)
+    places = shape.concatenate([_plus(numbers, first) for first in (rows, columns)], 1)
     at = len(stacks)
     of_matrix = GatherDimensionNumbers(range(at), (at, at + 1), (at, at + 1))
     return gather(x, places, of_matrix, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
 
 
+@by_numpy(lambda v, k=0: lambda x: np.diag(x, k), among=NUMBERS)
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """A matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
 
@@ -161,13 +172,12 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return diagonal(x, k)
     if x.aval.ndim != 1:
         raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
-    if (found := numpys(lambda v: np.diag(v, k), x, among=NUMBERS)) is not None:
-        return found
     n = x.aval.size + abs(k)
     x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
     return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
 
 
+@by_numpy(_tracing)
 def trace(
     a: ArrayLike,
     offset: int = 0,
@@ -182,10 +192,4 @@ def trace(
     Array(3., dtype=float32)
     """
     no_out("trace", out)
-    x = operand(a, "trace: a")
-    if (
-        (dtype is None and x.aval.ndim > 1 and (axis1, axis2) in _MATRICES)
-        and (found := numpys(lambda v: np.diagonal(v, offset, axis1, axis2).sum(-1), x, weak=False)) is not None
-    ):  # fmt: skip
-        return found
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)

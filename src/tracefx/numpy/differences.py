@@ -9,11 +9,12 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import full_like
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal
 from tracefx.numpy.promoting import converted, inexact_dtype, operand, retyped, to_type
@@ -31,6 +32,7 @@ def _part(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
     return shape.slice_axis(x, first, max(first, last), axis)
 
 
+@by_numpy()
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
@@ -52,8 +54,6 @@ def diff(
     ends = [_end(end, x, along, what) for end, what in ((prepend, "prepend"), (append, "append"))]
     if any(end is not None for end in ends):
         x = concatenate([part for part in (ends[0], x, ends[1]) if part is not None], along)
-    if (found := numpys(lambda v: np.diff(v, times, along), x, among=NUMBERS | {dtypes.bool_})) is not None:
-        return found
     for _ in range(times):
         later, earlier = _part(x, 1, None, along), _part(x, None, -1, along)
         x = not_equal(later, earlier) if dtypes.is_bool(x.dtype) else subtract(later, earlier)
@@ -67,6 +67,7 @@ def _end(end: ArrayLike | None, x: Array, axis: int, what: str) -> Array | None:
     return value if value.ndim else broadcast_to(value, [1 if i == axis else n for i, n in enumerate(x.shape)])
 
 
+@by_numpy()
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """The differences of neighbours in the flattened array, with numbers before and behind them if given.
 
@@ -82,6 +83,28 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return concatenate([part for part in (parts[0], out, parts[1]) if part is not None])
 
 
+def _sloping(
+    f: ShapedArray, *varargs: object, axis: int | Sequence[int] | None = None, edge_order: None = None
+) -> Kernel | None:
+    """`gradient` of NumPy's arrays along one axis, on which samples are 1 apart."""
+    if varargs or (not isinstance(axis, int) and (axis is not None or f.ndim != 1)):
+        return None
+    along, half = axis or 0, np.asarray(0.5, f.dtype)
+
+    def kernel(samples: NDArray) -> NDArray:
+        x = samples.swapaxes(0, along) if along else samples
+        out = np.empty(x.shape, x.dtype)
+        inner = out[1:-1]
+        np.subtract(x[2:], x[:-2], inner)
+        inner *= half
+        out[0] = x[1] - x[0]
+        out[-1] = x[-1] - x[-2]
+        return out.swapaxes(0, along) if along else out
+
+    return kernel
+
+
+@by_numpy(_sloping, replays=False)
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: int | Sequence[int] | None = None, edge_order: int | None = None
 ) -> Array | list[Array]:
@@ -105,24 +128,8 @@ def gradient(
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
     if len(places) < 2:
         places = [*(places or [as_array(to_type(1.0, dtype, True))])] * len(along)
-    found = [_along(x, h, i) for i, h in zip(along, places, strict=True)]
+    found = [_derivative(x, h, axis=i) for i, h in zip(along, places, strict=True)]
     return found[0] if len(found) == 1 else found
-
-
-def _along(x: Array, h: Array, axis: int) -> Array:
-    if not h.ndim and (found := numpys(lambda v, by: _central(v, by, axis), x, h)) is not None:
-        return found
-    return _derivative(x, h, axis=axis)
-
-
-def _central(samples: NDArray, step: NDArray, axis: int) -> NDArray:
-    """`gradient` of NumPy's arrays."""
-    x = samples.swapaxes(0, axis)
-    out = np.empty_like(x)
-    out[1:-1] = (x[2:] - x[:-2]) * 0.5
-    out[0] = x[1] - x[0]
-    out[-1] = x[-1] - x[-2]
-    return np.divide(out, step, out).swapaxes(0, axis)
 
 
 @at_once
@@ -145,6 +152,16 @@ def _derivative(x: Array, h: Array, *, axis: int) -> Array:
     return concatenate([_part(slopes, 0, 1, axis), inner, _part(slopes, -1, None, axis)], axis)
 
 
+def _integrating(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int = -1) -> Kernel | None:
+    """`trapezoid` of NumPy's vectors."""
+    if x is not None or type(dx) is not float or y.ndim != 1 or not y.size:
+        return None
+    step, half = y.dtype.type(dx), y.dtype.type(0.5)
+    add: Callable[[NDArray], NDArray] = np.add.reduce
+    return lambda v: step * (add(v) - (v[0] + v[-1]) * half)
+
+
+@by_numpy(_integrating, arrays=2, patient=False)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule; they are `dx` apart, or at places `x`.
 
@@ -156,11 +173,6 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
     samples, *places = [as_array(retyped(v, dtype, weak)) for v in values]
     along = axis_of("trapezoid", axis, samples.ndim)
-    if (
-        (x is None and type(dx) is float and samples.shape[along])
-        and (found := numpys(_evenly(dx, along), samples, weak=False)) is not None
-    ):  # fmt: skip
-        return found
     samples = moveaxis(samples, along, -1)
     if places:
         at = places[0]
@@ -173,17 +185,6 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         ends = multiply(add(samples[..., 0], samples[..., -1]), 0.5)
         return multiply(steps if not steps.ndim else steps[..., 0], subtract(sum(samples, -1), ends))
     return multiply(sum(multiply(steps, add(samples[..., 1:], samples[..., :-1])), -1), 0.5)
-
-
-def _evenly(step: float, axis: int) -> Callable[[NDArray], NDArray]:
-    """`trapezoid` of NumPy's arrays."""
-
-    def kernel(samples: NDArray) -> NDArray:
-        x = samples.swapaxes(axis, -1)
-        out: NDArray = step * (samples.sum(axis) - (x[..., 0] + x[..., -1]) * 0.5)
-        return out
-
-    return kernel
 
 
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * math.pi) -> Array:
@@ -216,6 +217,7 @@ def _unwrapped(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) 
     return concatenate([_part(x, 0, 1, axis), rest], axis)
 
 
+@by_numpy()
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
@@ -230,6 +232,7 @@ def cumulative_sum(
     return _after(out, 0, along) if include_initial else out
 
 
+@by_numpy()
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:

@@ -18,6 +18,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import inexact_dtype, operand
 from tracefx.numpy.repeating import roll
 from tracefx.numpy.shapes import astype
@@ -52,6 +53,7 @@ __all__ = [
 # ------------------------------------------------------------------ along one axis
 
 
+@by_numpy()
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The transform of `a` along an axis, of length `n`.
 
@@ -61,6 +63,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _along("fft", FftType.FFT, a, n, axis, norm)
 
 
+@by_numpy()
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft`.
 
@@ -70,6 +73,7 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _along("ifft", FftType.IFFT, a, n, axis, norm)
 
 
+@by_numpy()
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The first `n // 2 + 1` numbers of the transform of `n` real ones: the others are conjugates of these.
 
@@ -79,6 +83,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _along("rfft", FftType.RFFT, a, n, axis, norm)
 
 
+@by_numpy()
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`. `n` counts the real numbers, by default an even number of them.
 
@@ -88,6 +93,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return _along("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
+@by_numpy()
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The transform, which is real, of `n` numbers of which `a` has the first: the others are conjugates of these.
 
@@ -98,6 +104,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _along("hfft", FftType.IRFFT, conjugate, n, axis, _swapped("hfft", norm))
 
 
+@by_numpy()
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`.
 
@@ -127,6 +134,7 @@ def _along(name: str, kind: FftType, a: ArrayLike, n: int | None, axis: int | No
 # ------------------------------------------------------------------ over two axes
 
 
+@by_numpy()
 def fft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -138,6 +146,7 @@ def fft2(
     return _over_two("fft2", FftType.FFT, a, s, axes, norm)
 
 
+@by_numpy()
 def ifft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -149,6 +158,7 @@ def ifft2(
     return _over_two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
+@by_numpy()
 def rfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -160,6 +170,7 @@ def rfft2(
     return _over_two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
+@by_numpy()
 def irfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -182,6 +193,7 @@ def _over_two(
 # ------------------------------------------------------------------ over any axes
 
 
+@by_numpy()
 def fftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -194,6 +206,7 @@ def fftn(
     return _over("fftn", FftType.FFT, operand(a, "fftn: a"), s, axes, norm)
 
 
+@by_numpy()
 def ifftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -205,6 +218,7 @@ def ifftn(
     return _over("ifftn", FftType.IFFT, operand(a, "ifftn: a"), s, axes, norm)
 
 
+@by_numpy()
 def rfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -216,6 +230,7 @@ def rfftn(
     return _over("rfftn", FftType.RFFT, operand(a, "rfftn: a"), s, axes, norm)
 
 
+@by_numpy()
 def irfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -308,6 +323,7 @@ def _transformed(x: Array, kind: FftType, lengths: Shape) -> Array:
 # ------------------------------------------------------------------ frequencies
 
 
+@by_numpy(arrays=0)
 def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Device | None = None) -> Array:
     """The frequencies of the numbers that `fft` gives for `n` samples `d` apart: from 0 up, then the negative ones.
 
@@ -318,6 +334,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devic
     return _frequencies(count, count, True, d, dtype, device)
 
 
+@by_numpy(arrays=0)
 def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Device | None = None) -> Array:
     """The frequencies of the numbers that `rfft` gives for `n` samples `d` apart.
 
@@ -349,6 +366,7 @@ def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike 
     return out if device is None else device_put(out, device)
 
 
+@by_numpy()
 def fftshift(x: ArrayLike, axes: Axes = None) -> Array:
     """Numbers in the order of `fftfreq` put in increasing order of frequencies, along `axes`, by default all.
 
@@ -358,6 +376,7 @@ def fftshift(x: ArrayLike, axes: Axes = None) -> Array:
     return _shifted("fftshift", x, axes, 1)
 
 
+@by_numpy()
 def ifftshift(x: ArrayLike, axes: Axes = None) -> Array:
     """The inverse of `fftshift`.
 

@@ -22,7 +22,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.core.values import ConcreteArray, Value, from_jaxs
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
@@ -33,6 +33,7 @@ from tracefx.ops.dynamic import DynamicSlice
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.static import axis_of
 from tracefx.ops.windows import GatherScatterMode
+from tracefx.transforms.evaluations import Number
 
 _START: Final = ShapedArray((), dtypes.int32)
 _LEAST: Final = int(dtypes.iinfo(dtypes.int32).min)
@@ -244,7 +245,7 @@ def _read(part: IndexPart) -> _Read:
     if isinstance(part, list | tuple | range):
         part = _from_sequence(part)
     if is_jaxs(part):
-        part = as_array(as_value(part))
+        part = from_jaxs(part)
     if not isinstance(part, Array | np.ndarray):
         raise TypeError(
             f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
@@ -401,6 +402,16 @@ def counted_from_start(indices: Array, size: int) -> Array:
 # ------------------------------------------------------------------ taking along an axis
 
 
+def _taking(
+    a: ShapedArray | Number, indices: ShapedArray | Number, axis: int | None = None, out: None = None, **options: object
+) -> evaluated.Kernel | None:
+    """`take` from NumPy's arrays, of indices that are within bounds."""
+    if options or not isinstance(a, ShapedArray) or not isinstance(indices, ShapedArray) or not a.size:
+        return None
+    return lambda v, i: v.take(i, axis)
+
+
+@evaluated.by_numpy(_taking, arrays=2, among=evaluated.ALL, mixed=True, replays=False)
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -426,11 +437,6 @@ def take(
         x, along = basis.reshape(x, (x.aval.size,)), 0
     else:
         along = axis_of("take", axis, x.aval.ndim)
-    if (
-        mode is None
-        and (there := _taken(lambda v, i: v.take(i, along), x, operand(indices, "take: indices"))) is not None
-    ):
-        return there
     found, how = _indices("take", indices, x.aval.shape[along], mode)
     if x.aval.shape[along] == 0 and found.aval.size:
         raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")
@@ -457,8 +463,9 @@ def take_along_axis(
 ) -> Array:
     """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
 
-    The other axes broadcast. Indices out of bounds are treated as in `take`, but negative ones count from the end with
-    "clip" too, unless `wrap_negative_indices` is False: then they are out of bounds.
+    The other axes broadcast. Indices out of bounds are treated as in `take`, or give zeros if `mode` is "one_hot".
+    Negative ones count from the end, with "clip" too, unless `wrap_negative_indices` is False: then they are out of
+    bounds.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]
@@ -475,6 +482,8 @@ def take_along_axis(
         and (there := _taken(lambda v, i: np.take_along_axis(v, i, along), x, given)) is not None
     ):  # fmt: skip
         return there
+    if mode == "one_hot":
+        mode, fill_value = "fill", 0
     found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
     others = [i for i in range(x.aval.ndim) if i != along]
     lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])

@@ -12,6 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import converted, no_out, operand, retyped
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import basis, shape
@@ -36,6 +37,7 @@ def arrays_of(name: str, arrays: Arrays, dtype: DTypeLike | None = None) -> list
     return converted(name, *parts) if len(parts) > 1 else values
 
 
+@by_numpy()
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None.
 
@@ -66,6 +68,7 @@ def _same(name: str, values: Sequence[Value], axis: int | None) -> None:
             raise ShapeError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
 
 
+@by_numpy()
 def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
     """`arrays`, all of one shape, along a new axis. ValueError for none at all and where shapes differ.
 
@@ -78,6 +81,7 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
     return shape.stack(values, axis_of("stack", axis, values[0].aval.ndim + 1))
 
 
+@by_numpy()
 def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Rows, or arrays of rows, on top of each other.
 
@@ -87,6 +91,7 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     return concatenate([atleast_2d(v) for v in arrays_of("vstack", tup)], 0, dtype)
 
 
+@by_numpy()
 def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Arrays side by side: joined along the second axis, or the only one.
 
@@ -97,6 +102,7 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
+@by_numpy(arrays=2)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """`arr` with `values` behind it along `axis`; both flattened if it is None.
 
@@ -106,6 +112,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([atleast_1d(arr), atleast_1d(values)], axis)
 
 
+@by_numpy()
 def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
     """`ary` cut along `axis` into equal sections, or before each of the given indices.
 
@@ -117,6 +124,7 @@ def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Arra
     return _split("split", ary, indices_or_sections, axis)
 
 
+@by_numpy()
 def array_split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
     """`split` into sections whose sizes differ by one at most.
 

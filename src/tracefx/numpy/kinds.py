@@ -71,7 +71,8 @@ def type_of(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     """The dtype and weak type that an argument has or says."""
     if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_of(x, what)
-    return dtypes.as_dtype(x, what), x in (int, float, complex)
+    # By identity: `float64` equals `float`, and is not weak.
+    return dtypes.as_dtype(x, what), x is int or x is float or x is complex
 
 
 @final

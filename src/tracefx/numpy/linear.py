@@ -16,7 +16,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
 from tracefx.numpy.promoting import broadcast_shapes, converted, no_out, retyped
 from tracefx.numpy.ufuncs import conjugate, multiply
 from tracefx.ops import basis, contraction
@@ -50,6 +50,7 @@ def _contract(
     return contraction.dot_general(x, y, numbers, precision, dtype)
 
 
+@by_numpy(arrays=2)
 def dot(
     a: ArrayLike,
     b: ArrayLike,
@@ -85,6 +86,7 @@ def _product(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
     return DotGeneral((((x.ndim - 1,), (0,)), ((), ())), None, x.dtype)
 
 
+@by_numpy(arrays=2)
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -140,6 +142,7 @@ def _without_ones(x: Value, sizes: tuple[int, ...]) -> tuple[Value, dict[int, in
     return basis.reshape(x, [*[sizes[i] for i in kept], *core]), {i: place for place, i in enumerate(kept)}
 
 
+@by_numpy(arrays=2)
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -170,6 +173,7 @@ def tensordot(
     return as_array(retyped(_contract("tensordot", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
+@by_numpy(arrays=2)
 def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
@@ -184,6 +188,7 @@ def vdot(
     return dot(x, y, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@by_numpy(arrays=2)
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
@@ -200,6 +205,7 @@ def inner(
     return as_array(retyped(_contract("inner", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
+@by_numpy(always(lambda v, w: v.reshape(-1, 1) * w.reshape(-1)), arrays=2, among=NUMBERS)
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of `a` and one of `b`: `f32[m]` and `f32[n]` give `f32[m, n]`.
 
@@ -209,8 +215,6 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """
     no_out("outer", out)
     x, y = converted("outer", a, b)
-    if (found := numpys(lambda v, w: v.reshape(-1, 1) * w.reshape(-1), x, y, among=NUMBERS)) is not None:
-        return found
     m, n = x.aval.size, y.aval.size
     return multiply(
         basis.broadcast_in_dim(basis.reshape(x, (m,)), (m, n), (0,)),

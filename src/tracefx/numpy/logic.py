@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import bind1
 from tracefx.core.values import Value
 from tracefx.numpy.promoting import all_numeric, broadcast_shapes, no_out, operand, pair
 from tracefx.numpy.ufuncs import choose, like, python_zero
@@ -15,8 +15,6 @@ from tracefx.numpy.universal import binary
 from tracefx.ops import bitwise, comparison, magnitude
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_to, full
-
-Comparison = Callable[[ArrayLike, ArrayLike], Array]
 
 # ------------------------------------------------------------------ comparisons
 
@@ -28,7 +26,7 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(True, dtype=bool)
     """
     x, y = pair("equal", x1, x2)
-    return comparison.eq(x, y)
+    return bind1(comparison.EQ, x, y)
 
 
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -38,7 +36,7 @@ def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(False, dtype=bool)
     """
     x, y = pair("not_equal", x1, x2)
-    return comparison.ne(x, y)
+    return bind1(comparison.NE, x, y)
 
 
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -48,7 +46,7 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(True, dtype=bool)
     """
     x, y = pair("less", x1, x2)
-    return _ordered(comparison.lt, x, y)
+    return _ordered(comparison.LT, x, y)
 
 
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -58,7 +56,7 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(True, dtype=bool)
     """
     x, y = pair("less_equal", x1, x2)
-    return _ordered(comparison.le, x, y)
+    return _ordered(comparison.LE, x, y)
 
 
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -68,7 +66,7 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(False, dtype=bool)
     """
     x, y = pair("greater", x1, x2)
-    return _ordered(comparison.gt, x, y)
+    return _ordered(comparison.GT, x, y)
 
 
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -78,14 +76,15 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(False, dtype=bool)
     """
     x, y = pair("greater_equal", x1, x2)
-    return _ordered(comparison.ge, x, y)
+    return _ordered(comparison.GE, x, y)
 
 
-def _ordered(compare: Comparison, x: Value, y: Value) -> Array:
-    if not dtypes.is_complex(x.aval.dtype):
-        return compare(x, y)
+def _ordered(order: comparison.Comparison, x: Value, y: Value) -> Array:
+    if x.aval.dtype.kind != "c":
+        return bind1(order, x, y)
     a, b = complex_numbers.real(x), complex_numbers.real(y)
-    return choose(comparison.eq(a, b), compare(complex_numbers.imag(x), complex_numbers.imag(y)), compare(a, b))
+    in_parts = bind1(order, complex_numbers.imag(x), complex_numbers.imag(y))
+    return choose(bind1(comparison.EQ, a, b), in_parts, bind1(order, a, b))
 
 
 # ------------------------------------------------------------------ logic

@@ -13,42 +13,20 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
-from tracefx.numpy.evaluated import FLOATS, numpys
+from tracefx.numpy.evaluated import by_numpy
+from tracefx.numpy.kernels import averaging, extremes, spreading
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.ops import basis, transcendental
-from tracefx.ops.static import axis_of
+from tracefx.ops.reduction import ReduceMax, ReduceMin
 from tracefx.transforms.at_once import at_once
 
 Found = Callable[..., Array]
-
-
-def _evaluated(
-    kernel: Callable[..., NDArray], name: str, a: ArrayLike, axis: Axes, keepdims: bool, *others: ArrayLike | None
-) -> Array | None:
-    """The reduction by a function of NumPy's arrays, where the numbers are there, and no `others` are given."""
-    x = operand(a, f"{name}: a")
-    over = reductions.axes(name, axis, x.aval.ndim)
-    if 0 in x.aval.shape or any(other is not None for other in others):
-        return None
-    return numpys(lambda v: kernel(v, over, keepdims=keepdims), x, weak=False)
-
-
-def _sum(x: NDArray, over: tuple[int, ...], keepdims: bool) -> NDArray:
-    total: NDArray = np.where(np.isnan(x), 0, x).sum(over, keepdims=keepdims)
-    return total
-
-
-def _average(x: NDArray, over: tuple[int, ...], keepdims: bool) -> NDArray:
-    numbers = x == x
-    total: NDArray = np.where(numbers, x, 0).sum(over, keepdims=keepdims)
-    count: NDArray = numbers.sum(over, x.dtype, keepdims=keepdims)
-    return total / count
 
 
 def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
@@ -57,11 +35,10 @@ def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]
     if not dtypes.is_inexact(x.aval.dtype):
         return x, None
     strange = isnan(x)
-    if (found := numpys(lambda v, at: np.where(at, fill, v), x, strange, among=FLOATS | {dtypes.bool_})) is not None:
-        return found, strange
     return choose(strange, like(x, fill), x), strange
 
 
+@by_numpy()
 def nansum(
     a: ArrayLike,
     axis: Axes = None,
@@ -76,12 +53,11 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
     """
-    if dtype is None and (found := _evaluated(_sum, "nansum", a, axis, keepdims, out, initial, where)) is not None:
-        return found
     x, _ = _without("nansum", a, 0)
     return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
 
 
+@by_numpy()
 def nanprod(
     a: ArrayLike,
     axis: Axes = None,
@@ -103,6 +79,7 @@ def nanprod(
 # ------------------------------------------------------------------ extremes
 
 
+@by_numpy(extremes(ReduceMax, np.fmax.reduce))
 def nanmax(
     a: ArrayLike,
     axis: Axes = None,
@@ -116,11 +93,10 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
     """
-    if (found := _evaluated(np.fmax.reduce, "nanmax", a, axis, keepdims, out, initial, where)) is not None:
-        return found
     return _extreme("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
+@by_numpy(extremes(ReduceMin, np.fmin.reduce))
 def nanmin(
     a: ArrayLike,
     axis: Axes = None,
@@ -134,8 +110,6 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
     """
-    if (found := _evaluated(np.fmin.reduce, "nanmin", a, axis, keepdims, out, initial, where)) is not None:
-        return found
     return _extreme("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
 
 
@@ -158,6 +132,7 @@ def _extreme(
     return choose(nothing, like(found, math.nan), found)
 
 
+@by_numpy()
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the greatest element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
 
@@ -167,6 +142,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     return _place("nanargmax", reductions.argmax, -math.inf, a, axis, out, keepdims)
 
 
+@by_numpy()
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the least element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
 
@@ -180,11 +156,6 @@ def _place(
     name: str, find: Found, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
 ) -> Array:
     no_out(name, out)
-    value = operand(a, f"{name}: a")
-    if axis is not None and value.aval.size and axis_of(name, axis, value.aval.ndim) >= 0:
-        pick: Callable[..., NDArray] = np.argmax if fill < 0 else np.argmin
-        if (found := numpys(_pick(pick, fill, axis, bool(keepdims)), value, weak=False)) is not None:
-            return found
     x, strange = _without(name, a, fill)
     found = find(x, axis, keepdims=keepdims)
     if strange is None:
@@ -193,20 +164,11 @@ def _place(
     return choose(nothing, like(found, -1), found)
 
 
-def _pick(pick: Callable[..., NDArray], fill: float, axis: int, keepdims: bool) -> Callable[[NDArray], NDArray]:
-    dtype = dtypes.default_int()
-
-    def kernel(x: NDArray) -> NDArray:
-        strange = np.isnan(x)
-        place: NDArray = pick(np.where(strange, fill, x), axis, keepdims=keepdims).astype(dtype)
-        return np.where(strange.all(axis, keepdims=keepdims), -1, place) if strange.any() else place
-
-    return kernel
-
-
 # ------------------------------------------------------------------ means and variances
 
 
+@by_numpy(averaging, replays=False, patient=False)
+@at_once(arrays=1)
 def nanmean(
     a: ArrayLike,
     axis: Axes = None,
@@ -220,8 +182,6 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
-    if dtype is None and (found := _evaluated(_average, "nanmean", a, axis, keepdims, out, where)) is not None:
-        return found
     no_out("nanmean", out)
     x, over, mask, result = _checked("nanmean", a, axis, where, dtype)
     return _mean(x, mask, over=over, dtype=result, keepdims=bool(keepdims))
@@ -255,6 +215,8 @@ def _counted(name: str, a: Array, where: Array | None) -> tuple[Value, Array | N
     return basis.broadcast_to(x, broadcast_shapes(name, a.shape, where.shape)), logical_and(number, where)
 
 
+@by_numpy(spreading(root=False), replays=False, patient=False)
+@at_once(arrays=1)
 def nanvar(
     a: ArrayLike,
     axis: Axes = None,
@@ -307,6 +269,8 @@ def _var(
     return transcendental.sqrt(out) if root else out
 
 
+@by_numpy(spreading(root=True), replays=False, patient=False)
+@at_once(arrays=1)
 def nanstd(
     a: ArrayLike,
     axis: Axes = None,
@@ -329,6 +293,7 @@ def nanstd(
 # ------------------------------------------------------------------ sums so far
 
 
+@by_numpy()
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """The sums of the elements up to each one along `axis`, NaN counting as 0; without `axis`, of the flattened array.
 
@@ -338,6 +303,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     return reductions.cumsum(as_array(_without("nancumsum", a, 0)[0]), axis, dtype, out)
 
 
+@by_numpy()
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """The products of the elements up to each one along `axis`, NaN counting as 1; without `axis`, of the flattened
     array.

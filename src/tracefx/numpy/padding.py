@@ -16,7 +16,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.creation import linspace
-from tracefx.numpy.evaluated import ALL, numpys
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.numpy.reductions import max, mean, min
@@ -33,6 +33,7 @@ Sides: TypeAlias = ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike
 Widths = list[tuple[int, int]]
 
 
+@by_numpy()
 def pad(
     array: ArrayLike,
     pad_width: int | Sequence[int] | Sequence[Sequence[int]],
@@ -107,8 +108,6 @@ def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
     fill = retyped(_sides("constant_values", x, constant_values), x.aval.dtype, x.aval.weak_type)
     if fill.aval.size == 1:
         fill = basis.reshape(fill, ()) if fill.aval.shape else fill
-        if (found := numpys(lambda v, around: _framed(v, around, widths), x, fill, among=ALL)) is not None:
-            return found
         return shape.pad(x, fill, [(low, high, 0) for low, high in widths])
     ndim = x.aval.ndim
     sides = basis.broadcast_to(fill, (ndim, 2))

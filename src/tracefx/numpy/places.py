@@ -19,6 +19,7 @@ from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.creation import zeros
+from tracefx.numpy.evaluated import ALL, Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.logic import truth
 from tracefx.numpy.promoting import converted, no_out, operand, retyped
@@ -78,6 +79,25 @@ def filled_up(x: Value, fill: ArrayLike, count: Array) -> Array:
     return choose(wide, value, basis.broadcast_to(filler, x.aval.shape))
 
 
+def _finding(a: ShapedArray, *, size: object = None, fill_value: object = None) -> Kernel | None:
+    """`nonzero` of NumPy's arrays: as many places as `size` says."""
+    if type(size) is not int or fill_value is not None or size < 0 or not a.ndim:
+        return None
+    dtype, single = dtypes.default_int(), a.ndim == 1
+
+    def kernel(x: NDArray) -> NDArray | tuple[NDArray, ...]:
+        outs = []
+        for found in x.nonzero():
+            out = np.zeros(size, dtype)
+            n = min(size, found.size)
+            out[:n] = found[:n]
+            outs.append(out)
+        return outs[0] if single else tuple(outs)
+
+    return kernel
+
+
+@by_numpy(_finding, among=ALL, replays=False)
 def nonzero(
     a: ArrayLike,
     *,

@@ -8,12 +8,13 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped
 from tracefx.numpy.reductions import sum
@@ -24,6 +25,7 @@ from tracefx.ops import basis, shape
 from tracefx.ops.casting import convert_host
 from tracefx.ops.static import static_int
 from tracefx.transforms.at_once import at_once
+from tracefx.transforms.evaluations import Number
 from tracefx.transforms.scans import scan
 
 
@@ -41,6 +43,23 @@ def _numbers(name: str, *given: ArrayLike, inexact: bool = True) -> list[Array]:
     return [as_array(retyped(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
 
 
+def _evaluating(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) -> Kernel | None:
+    """`polyval` at a number, by NumPy."""
+    if isinstance(x, ShapedArray):
+        return None
+
+    def kernel(coefficients: NDArray, at: NDArray | int | float) -> NDArray:
+        out = np.zeros(p.shape[1:], p.dtype)
+        for c in coefficients:
+            out *= at
+            out += c
+        return out
+
+    return kernel
+
+
+@at_once(arrays=2)
+@by_numpy(_evaluating, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The polynomial's value at `x`, by Horner's rule; `unroll` steps are put into one round of the compiled loop.
 
@@ -48,8 +67,6 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     Array(11, dtype=int32)
     """
     coefficients, at_ = _coefficients_and("polyval", p, x)
-    if (found := numpys(_horner, coefficients, at_, among=NUMBERS, weak=False)) is not None:
-        return found
     start = zeros(broadcast_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
     if coefficients.shape[0] <= unroll:
         out = start
@@ -59,15 +76,6 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return scan(lambda y, c: (add(multiply(y, at_), c), None), start, coefficients, unroll=unroll)[0]
 
 
-def _horner(p: NDArray, x: NDArray) -> NDArray:
-    """`polyval` of NumPy's arrays."""
-    out: NDArray = np.zeros(np.broadcast_shapes(p.shape[1:], x.shape), p.dtype)
-    for c in p:
-        out *= x
-        out += c
-    return out
-
-
 def _coefficients_and(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Array]:
     if not operand(p, f"{name}: p").aval.ndim:
         raise ValueError(f"{name}: p must be a vector of coefficients, got {operand(p, name).aval}")
@@ -75,6 +83,7 @@ def _coefficients_and(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Arr
     return coefficients, at_
 
 
+@by_numpy(arrays=2)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -85,6 +94,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return add(*_equally_long(x, y))
 
 
+@by_numpy(arrays=2)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -101,6 +111,7 @@ def _equally_long(x: Array, y: Array) -> tuple[Array, Array]:
     return x, y
 
 
+@by_numpy(arrays=2)
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials. With `trim_leading_zeros`, which needs numbers that are known, coefficients of 0
     in front are left out.

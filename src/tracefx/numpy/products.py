@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import stack
 from tracefx.numpy.linear import matmul
 from tracefx.numpy.promoting import converted, operand
@@ -23,6 +24,23 @@ from tracefx.ops.static import ShapeError, axis_of
 Path: TypeAlias = list[tuple[int, ...]]
 
 
+def _crossing(
+    a: ShapedArray, b: ShapedArray, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Kernel | None:
+    """`cross` of NumPy's vectors in space along the last axis."""
+    if {axisa, axisb, axisc, axis} != {-1, None} or a.shape != b.shape or a.shape[-1] != 3:
+        return None
+    left, right = np.array([1, 2, 0, 2, 0, 1]), np.array([2, 0, 1, 1, 2, 0])
+
+    def kernel(v: NDArray, w: NDArray) -> NDArray:
+        products = v.take(left, -1) * w.take(right, -1)
+        found: NDArray = products[..., :3] - products[..., 3:]
+        return found
+
+    return kernel
+
+
+@by_numpy(_crossing, arrays=2, among=NUMBERS)
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
@@ -39,8 +57,6 @@ def cross(
     for v in (x, y):
         if v.shape[-1] not in (2, 3):
             raise ValueError(f"cross: vectors must have 2 or 3 components, got {v.aval}")
-    if x.shape == y.shape and x.shape[-1] == 3 and (found := numpys(_crossed, x, y, among=NUMBERS)) is not None:
-        return moveaxis(found, -1, axisc)
     (a0, a1, *a2), (b0, b1, *b2) = [[v[..., i] for i in range(v.shape[-1])] for v in (x, y)]
     last = _minor(a0, b1, a1, b0)
     if not a2 and not b2:
@@ -50,21 +66,21 @@ def cross(
     return moveaxis(stack([up, over, last], -1), -1, axisc)
 
 
-def _crossed(x: NDArray, y: NDArray) -> NDArray:
-    """`cross` of NumPy's vectors in space."""
-    a0, a1, a2 = [x[..., i] for i in range(3)]
-    b0, b1, b2 = [y[..., i] for i in range(3)]
-    parts = a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
-    out = np.empty((*parts[0].shape, 3), x.dtype)
-    for i, part in enumerate(parts):
-        out[..., i] = part
-    return out
-
-
 def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
     return subtract(multiply(a, d), multiply(b, c))
 
 
+def _spreading(a: ShapedArray, b: ShapedArray) -> Kernel | None:
+    """`kron` of NumPy's arrays of one rank."""
+    rank = a.ndim
+    if rank != b.ndim or not rank:
+        return None
+    even, odd = (None, slice(None)) * rank, (slice(None), None) * rank
+    sizes = [m * n for m, n in zip(a.shape, b.shape, strict=True)]
+    return lambda v, w: (v[odd] * w[even]).reshape(sizes)
+
+
+@by_numpy(_spreading, arrays=2, among=NUMBERS)
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: `b` in the place of each element of `a`, multiplied by it.
 
@@ -75,14 +91,12 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     rank = max(x.aval.ndim, y.aval.ndim)
     if x.aval.ndim != y.aval.ndim:
         x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
-    even, odd = (None, slice(None)) * rank, (slice(None), None) * rank
     sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
-    if (found := numpys(lambda v, w: (v[odd] * w[even]).reshape(sizes), x, y, among=NUMBERS)) is not None:
-        return found
     spread = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
     return basis.reshape(multiply(*spread), sizes)
 
 
+@by_numpy(arrays=2)
 def vecdot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -106,6 +120,7 @@ def vecdot(
     return shape.squeeze(out, (out.ndim - 2, out.ndim - 1))
 
 
+@by_numpy(arrays=2)
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
 
@@ -116,6 +131,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return shape.squeeze(out := matmul(x, shape.expand_dims(y, (y.ndim,))), (out.ndim - 1,))
 
 
+@by_numpy(arrays=2)
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Conjugated vectors times matrices: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
 

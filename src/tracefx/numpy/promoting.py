@@ -18,7 +18,7 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal, Scalar, kept
 from tracefx.core.promotion import promote
@@ -26,6 +26,7 @@ from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value
 from tracefx.ops.basis import broadcast_to, convert
 from tracefx.ops.casting import convert_host
+from tracefx.ops.comparison import ne
 
 _PYTHON: Final = frozenset({bool, int, float, complex})
 Key: TypeAlias = ShapedArray | type
@@ -75,7 +76,7 @@ def _beside(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | No
     if dtypes.is_key(dtype):
         return None
     kind = python_kind(dtype)
-    return (kind, ShapedArray((), dtype)) if _RANK[number] <= _RANK[kind] else None
+    return (kind, ShapedArray((), dtype)) if RANK[number] <= RANK[kind] else None
 
 
 def promoted(name: str, *args: ArrayLike) -> list[Value]:
@@ -225,7 +226,11 @@ def inexact_dtype(dtype: DType) -> DType:
 
 
 def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
-    """`x` in another dtype and weak type. Literals stay literals."""
+    """`x` in another dtype and weak type. Literals stay literals. Complex numbers but 0 are true."""
+    if dtypes.is_bool(dtype) and dtypes.is_complex(x.aval.dtype):
+        if isinstance(x, Literal):
+            return Literal(bool(x.val), ShapedArray((), dtype, weak))
+        return ne(x, Literal(0j, ShapedArray((), x.aval.dtype)))
     if not isinstance(x, Literal):
         return convert(x, dtype, weak)
     aval = x.aval
@@ -235,10 +240,15 @@ def retyped(x: Value, dtype: DType, weak: bool = False) -> Value:
     return Literal(scalar, ShapedArray((), dtype, weak))
 
 
+def numbers_as(x: NDArray, dtype: DType) -> NDArray:
+    """`retyped` of numbers."""
+    return np.asarray(x != 0) if dtypes.is_bool(dtype) and np.iscomplexobj(x) else convert_host(x, dtype)
+
+
 def to_type(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
     """`x` as a value of this dtype. A Python number takes it at once, so no default dtype gets in between."""
-    kind, own = python_kind(dtype), _RANK.get(_type_of(x))
-    if own is not None and own <= _RANK[kind]:
+    kind, own = python_kind(dtype), RANK.get(_type_of(x))
+    if own is not None and own <= RANK[kind]:
         return _number(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # narrowed by the test
     return retyped(as_value(x, what), dtype, weak)
 
@@ -247,7 +257,7 @@ def _type_of(x: object) -> type:
     return type(x)
 
 
-_RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
+RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
 
 
 def dtype_of(x: ArrayLike, what: str) -> tuple[DType, bool]:

@@ -11,6 +11,7 @@ an empty axis, and where an element is NaN, are NaN. Complex numbers are refused
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -25,6 +26,7 @@ from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.logic import isnan
 from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
@@ -32,11 +34,66 @@ from tracefx.numpy.reductions import any, axes, cumsum, sum
 from tracefx.numpy.ufuncs import choose, clip, like
 from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, rounding, shape, sorting
 from tracefx.transforms.at_once import at_once
+from tracefx.transforms.evaluations import Number
 
 Axis: TypeAlias = int | tuple[int, ...] | None
 METHODS: Final = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
+# ------------------------------------------------------------------ of NumPy's arrays
+
+
+def _middle(a: ShapedArray, axis: Axis = None, *given: object, keepdims: bool = False) -> Kernel | None:
+    """`median` of a line."""
+    if given or keepdims or a.ndim != 1 or not a.size:
+        return None
+    low, high, half = (a.size - 1) // 2, a.size // 2, a.dtype.type(0.5)
+
+    def kernel(v: NDArray) -> NDArray | np.generic:
+        line = v.copy()
+        line.sort()
+        last: np.generic = line[-1]
+        found: np.generic = line[low] if low == high else (line[low] + line[high]) * half
+        return last if last != last else found
+
+    return kernel
+
+
+def _shared(whole: int) -> Callable[..., Kernel | None]:
+    """`quantile` of a line, of shares of `whole`."""
+
+    def kernel(
+        a: ShapedArray | Number, q: ShapedArray | Number, axis: Axis = None, *given: object, **options: object
+    ) -> Kernel | None:
+        if given or options or not isinstance(q, Number) or not isinstance(a, ShapedArray) or a.ndim != 1 or not a.size:
+            return None
+        element, last = a.dtype.type, a.size - 1
+        steps, one = element(last), element(1)
+
+        def quantile(v: NDArray, q: float) -> NDArray | np.generic:
+            line = v.copy()
+            line.sort()
+            end: np.generic = line[-1]
+            share = element(q) if whole == 1 else element(q) / element(whole)
+            place = share * steps
+            if end != end or place != place:
+                return end if end != end else place
+            low = math.floor(place) if -1 < place < last + 1 else -1 if place < 0 else last + 1
+            part = place - element(math.floor(place)) if np.isfinite(place) else place - place
+            below = line[min(max(low, 0), last)]
+            above = line[min(max(low + (part != 0), 0), last)]
+            mixed: np.generic = below * (one - part) + above * part
+            return below if below == above and mixed != mixed else mixed
+
+        return quantile
+
+    return kernel
+
+
+# ------------------------------------------------------------------ quantiles
+
+
+@by_numpy(_shared(1), arrays=2, numbers=True, replays=False)
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -77,6 +134,7 @@ def nanquantile(
     return _quantile("nanquantile", a, share, axis, out, overwrite_input, method, keepdims, weights)
 
 
+@by_numpy(_shared(100), arrays=2, numbers=True, replays=False)
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -117,6 +175,8 @@ def nanpercentile(
     return _quantile("nanpercentile", a, share, axis, out, overwrite_input, method, keepdims, weights)
 
 
+@by_numpy(_middle, replays=False)
+@at_once(arrays=1)
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:

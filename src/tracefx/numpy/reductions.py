@@ -8,7 +8,6 @@ TypeError. Sums and means of 16-bit floats are computed in float32.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, overload
@@ -19,31 +18,24 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
-from tracefx.numpy.evaluated import ALL, NUMBERS, numpys
+from tracefx.numpy.evaluated import ALL, by_numpy
+from tracefx.numpy.kernels import axes as axes
+from tracefx.numpy.kernels import counting, deviating, ranging, varying
 from tracefx.numpy.logic import truth
 from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, no_out, operand, retyped, to_type
 from tracefx.numpy.ufuncs import choose, conjugate, like
 from tracefx.ops import arithmetic, comparison, cumulative, elementwise, powers, reduction, transcendental
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_in_dim, broadcast_to, full, reduce_sum, reshape, transpose
-from tracefx.ops.static import axes_of, axis_of
+from tracefx.ops.static import axis_of
 
 _NARROW: Final = frozenset({dtypes.float16, dtypes.bfloat16})
 _SUMMED_AS_THEY_ARE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
 Reduce = Callable[[Value, Sequence[int]], Array]
-
-
-def axes(name: str, axis: Axes, ndim: int) -> tuple[int, ...]:
-    """The axes that an argument `axis` means, counted from 0."""
-    if axis is None:
-        return tuple(range(ndim))
-    if isinstance(axis, Sequence):
-        return axes_of(name, axis, ndim, "axis")
-    return (axis_of(name, axis, ndim),)
 
 
 def _kept(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -> Array:
@@ -127,6 +119,7 @@ def _accumulator(dtype: DType) -> DType:
     return default if dtypes.itemsize_bits(dtype) < dtypes.itemsize_bits(default) else dtype
 
 
+@by_numpy()
 def sum(
     a: ArrayLike,
     axis: Axes = None,
@@ -147,6 +140,7 @@ def sum(
     return _accumulated("sum", a, axis, *how, reduce_sum, elementwise.add, 0)
 
 
+@by_numpy()
 def prod(
     a: ArrayLike,
     axis: Axes = None,
@@ -166,6 +160,7 @@ def prod(
     return _accumulated("prod", a, axis, *how, reduction.reduce_prod, arithmetic.mul, 1)
 
 
+@by_numpy()
 def max(
     a: ArrayLike,
     axis: Axes = None,
@@ -182,6 +177,7 @@ def max(
     return _extreme("max", a, axis, out, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
 
 
+@by_numpy()
 def min(
     a: ArrayLike,
     axis: Axes = None,
@@ -217,9 +213,6 @@ def _extreme(
             raise ValueError(f"{name}: where needs initial, the result where no element takes part")
         if 0 in [x.aval.shape[i] for i in over]:
             raise ValueError(f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result then")
-        fold: Callable[..., NDArray] = np.maximum.reduce if name == "max" else np.minimum.reduce
-        if (found := numpys(lambda v: fold(v, over, keepdims=keepdims), x, among=NUMBERS, weak=False)) is not None:
-            return found
     x = retyped(x, x.aval.dtype)
     found = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
     if initial is not None:
@@ -238,6 +231,7 @@ def _lowest(dtype: DType, least: bool) -> Scalar:
     return complex(end, end) if dtypes.is_complex(dtype) else end
 
 
+@by_numpy(ranging)
 def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
     """The distance from the least to the greatest element.
 
@@ -245,18 +239,10 @@ def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = Fals
     Array(4, dtype=int32)
     """
     no_out("ptp", out)
-    x = operand(a, "ptp: a")
-    over = axes("ptp", axis, x.aval.ndim)
-    if x.aval.size and (found := numpys(_range_by(over, keepdims), x, among=NUMBERS, weak=False)) is not None:
-        return found
     return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-def _range_by(over: tuple[int, ...], keepdims: bool) -> Callable[[NDArray], NDArray]:
-    """`ptp` of NumPy's arrays."""
-    return lambda v: v.max(over, keepdims=keepdims) - v.min(over, keepdims=keepdims)
-
-
+@by_numpy()
 def all(
     a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -268,6 +254,7 @@ def all(
     return _truth("all", a, axis, out, keepdims, where, reduction.reduce_and, True)
 
 
+@by_numpy()
 def any(
     a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -292,14 +279,11 @@ def _truth(
     no_out(name, out)
     x = operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
-    fold: Callable[..., NDArray] = np.logical_and.reduce if identity else np.logical_or.reduce
-    by = functools.partial(fold, axis=over, keepdims=keepdims)
-    if where is None and (found := numpys(by, x, among=ALL, weak=False)) is not None:
-        return found
     x = retyped(x, dtypes.bool_)
     return _kept(reduce(_masked(name, x, where, identity), over), _shape(x, where), over, keepdims)
 
 
+@by_numpy(counting, among=ALL)
 def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
     """How many elements differ from 0.
 
@@ -307,13 +291,10 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Ar
     Array(2, dtype=int32)
     """
     x = operand(a, "count_nonzero: a")
-    over = axes("count_nonzero", axis, x.aval.ndim)
-    dtype = dtypes.default_int()
-    if (found := numpys(lambda v: (v != 0).sum(over, dtype, keepdims=keepdims), x, among=ALL, weak=False)) is not None:
-        return found
-    return sum(truth(x, "count_nonzero: a"), over, keepdims=keepdims)
+    return sum(truth(x, "count_nonzero: a"), axis, keepdims=keepdims)
 
 
+@by_numpy()
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the greatest element along `axis` is, the first of several; without `axis`, in the flattened array.
 
@@ -325,6 +306,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     return _place("argmax", a, axis, out, bool(keepdims), reduction.argmax)
 
 
+@by_numpy()
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Where the least element along `axis` is, the first of several; without `axis`, in the flattened array.
 
@@ -380,6 +362,7 @@ def _count(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, ke
     return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
 
 
+@by_numpy()
 def mean(
     a: ArrayLike,
     axis: Axes = None,
@@ -397,34 +380,13 @@ def mean(
     no_out("mean", out)
     x = operand(a, "mean: a")
     over = axes("mean", axis, x.aval.ndim)
-    if dtype is None and where is None and (found := numpys(_mean_by(over, keepdims), x, weak=False)) is not None:
-        return found
     result = _mean_dtype("mean", x, dtype)
     x = retyped(x, _computed(result))
     total = sum(x, over, keepdims=keepdims, where=where)
     return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
 
 
-_ADDED: Final[Callable[..., NDArray]] = np.add.reduce
-
-
-def _mean_by(over: tuple[int, ...], keepdims: bool) -> Callable[[NDArray], NDArray]:
-    """`mean` of NumPy's arrays."""
-    return lambda v: _ADDED(v, over, keepdims=keepdims) / math.prod([v.shape[i] for i in over])
-
-
-def _variance_by(over: tuple[int, ...], keepdims: bool, less: float) -> Callable[[NDArray], NDArray]:
-    """`var` of NumPy's arrays, with the count of elements less by `less`."""
-
-    def kernel(v: NDArray) -> NDArray:
-        count = math.prod([v.shape[i] for i in over])
-        centered = v - _ADDED(v, over, keepdims=True) / count
-        total: NDArray = _ADDED(centered * centered, over, keepdims=keepdims)
-        return total / (count - less) if count > less else total * math.nan
-
-    return kernel
-
-
+@by_numpy(varying, patient=False)
 def var(
     a: ArrayLike,
     axis: Axes = None,
@@ -450,9 +412,6 @@ def var(
     x = operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
     less = float(ddof if correction is None else correction)
-    plain = dtype is None and where is None and mean is None
-    if plain and (found := numpys(_variance_by(over, keepdims, less), x, weak=False)) is not None:
-        return found
     computed = _mean_dtype("var", x, dtype)
     if not dtypes.is_inexact(computed):
         raise ValueError(f"var: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
@@ -484,6 +443,7 @@ def _spread(x: Value, y: Value) -> tuple[Value, Value]:
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
+@by_numpy(deviating, patient=False)
 def std(
     a: ArrayLike,
     axis: Axes = None,
@@ -521,6 +481,7 @@ def average(
     returned: Exactly[True],
     keepdims: bool = False,
 ) -> tuple[Array, Array]: ...
+@by_numpy()
 def average(
     a: ArrayLike,
     axis: Axes = None,
@@ -560,6 +521,7 @@ def average(
 # ------------------------------------------------------------------ sums and products so far
 
 
+@by_numpy()
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """For each element the sum of it and all before it along `axis`, or in the flattened array. Bools are counted.
 
@@ -570,6 +532,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     return _so_far("cumsum", a, axis, dtype, cumulative.cumsum)
 
 
+@by_numpy()
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """For each element the product of it and all before it along `axis`, or in the flattened array.
 

@@ -13,7 +13,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import ALL, numpys
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.numpy.reductions import cumsum
@@ -24,6 +24,7 @@ from tracefx.ops import arithmetic, basis, dynamic, shape
 from tracefx.ops.static import axis_of, static_int
 
 
+@by_numpy()
 def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     """`A` repeated as a whole, `reps` times along each axis, counted from the last.
 
@@ -37,6 +38,7 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     return shape.tile(spread, (1,) * (spread.aval.ndim - len(times)) + times)
 
 
+@by_numpy()
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike | Sequence[int],
@@ -100,6 +102,7 @@ def _traced_places(repeats: Array, n: int, total: int) -> Array:
     return arithmetic.sub(begun, like(begun, 1))
 
 
+@by_numpy()
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: Axes = None) -> Array:
     """`a` with its elements moved `shift` places along `axis`, those pushed out at the end coming in at the front.
 
@@ -144,8 +147,4 @@ def _rolled(x: Value, shift: ArrayLike, axis: int) -> Value:
     places = places % n if n else 0
     if places == 0:
         return x
-    before = (slice(None),) * axis
-    last, first = (*before, slice(n - places, n)), (*before, slice(0, n - places))
-    if (found := numpys(lambda v: np.concatenate([v[last], v[first]], axis), x, among=ALL)) is not None:
-        return found
     return shape.concatenate([shape.slice_axis(x, n - places, n, axis), shape.slice_axis(x, 0, n - places, axis)], axis)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
+from typing import Literal as Exactly
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer, as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
@@ -40,6 +41,7 @@ from tracefx.numpy.updates import at
 from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, filling, selection, shape, sorting
 from tracefx.ops import complex as complex_numbers
 from tracefx.transforms.at_once import at_once
+from tracefx.transforms.evaluations import Number
 from tracefx.transforms.loops import fori_loop
 
 Bounds: TypeAlias = tuple[Array, Array]
@@ -83,6 +85,17 @@ def _before(x: Value, y: Value, strictly: bool) -> Array:
 # ------------------------------------------------------------------ searchsorted
 
 
+def _searching(
+    a: ShapedArray, v: ShapedArray | Number, side: Exactly["left", "right"] = "left", *given: object, **options: object
+) -> Kernel | None:
+    """`searchsorted` in NumPy's arrays."""
+    if given or options:
+        return None
+    places = place_dtype(a.size)
+    return lambda x, y: x.searchsorted(y, side).astype(places)
+
+
+@by_numpy(_searching, arrays=2, numbers=True, among=NUMBERS, replays=False)
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -191,6 +204,25 @@ _METHODS: Final[Mapping[str, Search]] = MappingProxyType(
 )
 
 
+def _binning(
+    x: ShapedArray | Number, bins: ShapedArray, right: bool = False, *, method: str | None = None
+) -> Kernel | None:
+    """`digitize` of NumPy's arrays."""
+    side: Exactly["left", "right"] = "left" if right else "right"
+    n, places = bins.size, place_dtype(bins.size)
+    if not isinstance(x, ShapedArray) or not n:
+        return None
+
+    def kernel(values: NDArray, edges: NDArray) -> NDArray:
+        first, last = edges[0], edges[-1]
+        if first <= last or last != last:
+            return edges.searchsorted(values, side).astype(places)
+        return (n - edges[::-1].searchsorted(values, side)).astype(places)
+
+    return kernel
+
+
+@by_numpy(_binning, arrays=2, among=NUMBERS, replays=False)
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that every element of `x` falls into: 0 before the first edge, `len(bins)` after the last.
 
@@ -212,9 +244,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         found = searchsorted(shape.rev(edges, (0,)), value, side, method=how)
         return arithmetic.sub(like(found, n), found)
 
-    ascends = numpys(lambda e: (e[0] <= e[-1]) | (e[-1] != e[-1]), edges, among=NUMBERS)
-    if ascends is None:
-        ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
+    ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
     if type(ascends) is ConcreteArray:
         return searchsorted(edges, value, side, method=how) if ascends else descending()
     return choose(ascends, searchsorted(edges, value, side, method=how), descending())

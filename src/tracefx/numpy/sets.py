@@ -21,6 +21,7 @@ from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.values import ConcreteArray, from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import isnan
@@ -443,6 +444,7 @@ def setdiff1d(
 # ------------------------------------------------------------------ membership
 
 
+@by_numpy(arrays=2)
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,

@@ -19,6 +19,7 @@ from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
@@ -50,6 +51,7 @@ def some_axes(name: str, axis: Axes, ndim: int, argument: str = "axis") -> tuple
 # ------------------------------------------------------------------ reshaping
 
 
+@by_numpy()
 def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """The elements of `a` in another shape of the same size, one of whose sizes may be -1: the one that fits.
 
@@ -88,6 +90,7 @@ def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
     return (*known[: places[0]], rest, *known[places[0] :])
 
 
+@by_numpy()
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """The elements of `a` along one axis.
 
@@ -97,6 +100,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     return reshape(a, -1 if operand(a, "ravel: a").aval.size else 0, order)
 
 
+@by_numpy()
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """`a` without the axes given, which must have size 1, or without all axes of size 1. ValueError otherwise.
 
@@ -109,7 +113,8 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     return shape.squeeze(x, some_axes("squeeze", axis, x.aval.ndim))
 
 
-def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
+@by_numpy()
+def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     """`a` with new axes of size 1 at the places `axis` of the result.
 
     >>> expand_dims(np.zeros(3), (0, 2)).shape
@@ -120,6 +125,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
 
 
+@by_numpy()
 def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Device | None = None) -> Array:
     """`x` with its elements converted to `dtype`, None meaning the default float, on a device.
 
@@ -136,6 +142,7 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
 # ------------------------------------------------------------------ axes
 
 
+@by_numpy()
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """`a` with its axes in the order `axes`, or reversed. ValueError unless each is named once.
 
@@ -149,6 +156,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return basis.transpose(x, order)
 
 
+@by_numpy()
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """`transpose`, by its name in the array API: `a` with its axes in the order `axes`.
 
@@ -158,6 +166,7 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     return transpose(a, axes)
 
 
+@by_numpy()
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """`x` with its last two axes swapped. ValueError if there are fewer.
 
@@ -170,6 +179,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(value, -1, -2)
 
 
+@by_numpy()
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """`a` with two axes in each other's place.
 
@@ -183,6 +193,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return basis.transpose(x, order)
 
 
+@by_numpy()
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """`a` with the axes `source` at the places `destination`, the others in their order. ValueError unless they pair.
 
@@ -201,6 +212,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return basis.transpose(x, order)
 
 
+@by_numpy()
 def flip(m: ArrayLike, axis: Axes = None) -> Array:
     """`m` with its elements in reverse order along `axis`, by default all of them.
 
@@ -214,6 +226,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
 # ------------------------------------------------------------------ broadcasting
 
 
+@by_numpy()
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """`array` repeated to `shape`, axes aligned at the end. BroadcastError where a size is neither 1 nor that one.
 

@@ -18,7 +18,7 @@ from tracefx.core.handler import as_array, bind, evaluating
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.ops import basis, filling, shape, sorting
 from tracefx.ops.static import axis_of
@@ -44,6 +44,7 @@ def place_dtype(size: int) -> DType:
     return dtypes.default_int() if size <= 2**31 else dtypes.int64
 
 
+@by_numpy()
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -62,12 +63,22 @@ def sort(
     """
     _no_kind("sort", kind, order)
     x, along = _lines("sort", a, axis)
-    out = numpys(sorting.Sort(along, bool(stable), 1).sorted_alone, x, among=NUMBERS)
-    if out is None:
-        out = sorting.sort(x, along, stable)
+    out = sorting.sort(x, along, stable)
     return shape.rev(out, (along,)) if descending else out
 
 
+def _ordering(
+    a: ShapedArray, axis: int | None = -1, *, descending: bool = False, dtype: None = None, **_: object
+) -> Kernel | None:
+    """`argsort` of NumPy's arrays."""
+    if descending or dtype is not None:
+        return None
+    count = a.size if axis is None else a.shape[axis]
+    places = place_dtype(count)
+    return lambda v: v.argsort(axis, "stable").astype(places)
+
+
+@by_numpy(_ordering, among=NUMBERS, replays=False)
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,

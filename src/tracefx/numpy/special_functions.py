@@ -8,10 +8,11 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, Kernel, always, by_numpy
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
 from tracefx.numpy.transcendentals import apart, rad2deg
@@ -62,6 +63,7 @@ def _zero(x: Value) -> bool | int | float:
     return False if dtypes.is_bool(dtype) else 0 if dtypes.is_integer(dtype) else 0.0
 
 
+@by_numpy(always(np.heaviside), arrays=2, numbers=True)
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 where `x1` is negative, 1 where it is positive, `x2` where it is 0, NaN where it is NaN.
 
@@ -69,13 +71,24 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     [0.0, 0.5, 1.0]
     """
     x, y = all_inexact("heaviside", x1, x2)
-    if (found := numpys(np.heaviside, x, y)) is not None:
-        return found
     zero = like(x, 0.0)
     at_zero = choose(comparison.ne(x, x), x, y)
     return choose(comparison.lt(x, zero), zero, choose(comparison.gt(x, zero), like(x, 1.0), at_zero))
 
 
+def _sinc(x: ShapedArray) -> Kernel:
+    """`sinc` of NumPy's arrays."""
+    pi, one = np.asarray(math.pi, x.dtype), np.asarray(1, x.dtype)
+
+    def kernel(v: NDArray) -> NDArray:
+        scaled = v * pi
+        quotient = np.sin(scaled) / scaled
+        return quotient if np.count_nonzero(v) == v.size else np.where(v == 0, one, quotient)
+
+    return kernel
+
+
+@by_numpy(_sinc, patient=False)
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
@@ -83,8 +96,6 @@ def sinc(x: ArrayLike, /) -> Array:
     [1.0, 0.6366000175476074]
     """
     value = inexact(x, "sinc: x")
-    if (found := numpys(np.sinc, value)) is not None:
-        return found
     scaled = arithmetic.mul(value, like(value, math.pi))
     at_zero = comparison.eq(value, like(value, 0.0))
     safe = choose(at_zero, like(value, 1.0), scaled)
@@ -106,6 +117,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return powers.pow(*all_inexact("float_power", x, y))
 
 
+@by_numpy(always(np.fmax), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greater of the two, of a number and NaN the number.
 
@@ -113,11 +125,10 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     [1.0, 0.5]
     """
     x, y = pair("fmax", x1, x2)
-    if (found := numpys(np.fmax, x, y, among=NUMBERS)) is not None:
-        return found
     return choose(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
 
 
+@by_numpy(always(np.fmin), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The lesser of the two, of a number and NaN the number.
 
@@ -125,12 +136,11 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     [0.5, 0.5]
     """
     x, y = pair("fmin", x1, x2)
-    if (found := numpys(np.fmin, x, y, among=NUMBERS)) is not None:
-        return found
     return choose(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
 
 
 @binary(-math.inf)
+@by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)` without overflow on the way. TypeError for complex numbers.
 
@@ -140,13 +150,23 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = all_inexact("logaddexp2", x1, x2)
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"logaddexp2 is not defined for complex numbers, got {x.aval} and {y.aval}")
-    if (found := numpys(np.logaddexp2, x, y)) is not None:
-        return found
     larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp2(difference))
     return choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
 
 
+def _replacing(
+    x: ShapedArray, copy: bool = True, nan: object = 0.0, posinf: object = None, neginf: object = None
+) -> Kernel | None:
+    """`nan_to_num` of NumPy's arrays."""
+    if type(nan) is not float or posinf is not None or neginf is not None:
+        return None
+    info = np.finfo(x.dtype)
+    fill, most, least = [np.asarray(number, x.dtype) for number in (nan, info.max, info.min)]
+    return lambda v: np.where(v == v, np.minimum(np.maximum(v, least), most), fill)
+
+
+@by_numpy(_replacing)
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -168,10 +188,6 @@ def nan_to_num(
         parts = [nan_to_num(part, True, nan, posinf, neginf) for part in (real(value), imag(value))]
         return complex_numbers.complex(*parts)
     info = dtypes.finfo(dtype)
-    if type(nan) is float and posinf is None and neginf is None:
-        ends = [dtype.type(number) for number in (nan, info.max, info.min)]
-        if (found := numpys(lambda v: _replaced(v, *ends), value, weak=False)) is not None:
-            return found
     numbers = [
         to_type(number, dtype, what=f"nan_to_num: {what}")
         for number, what in (
@@ -180,18 +196,7 @@ def nan_to_num(
             (float(info.min) if neginf is None else neginf, "neginf"),
         )
     ]
-    if (found := numpys(_replaced, value, *numbers, weak=False)) is not None:
-        return found
     out: Value = value
     for strange, number in zip((isnan(value), isposinf(value), isneginf(value)), numbers, strict=True):
         out = where(strange, number, out)
     return as_array(out)
-
-
-def _replaced(
-    x: NDArray, nan: NDArray | np.generic, posinf: NDArray | np.generic, neginf: NDArray | np.generic
-) -> NDArray:
-    """`nan_to_num` of NumPy's arrays."""
-    if np.isfinite(x).all():
-        return np.broadcast_to(x, np.broadcast_shapes(x.shape, nan.shape, posinf.shape, neginf.shape))
-    return np.where(np.isnan(x), nan, np.where(x == np.inf, posinf, np.where(x == -np.inf, neginf, x)))

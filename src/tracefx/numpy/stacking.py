@@ -7,6 +7,7 @@ from typing import TypeAlias
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.joining import Arrays, Cuts, arrays_of, concatenate, split
 from tracefx.numpy.promoting import operand
 from tracefx.numpy.shapes import atleast_3d
@@ -17,6 +18,7 @@ from tracefx.ops.static import axis_of
 Blocks: TypeAlias = "ArrayLike | list[Blocks]"
 
 
+@by_numpy()
 def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None: `concatenate`, by the
     array API's name.
@@ -28,6 +30,7 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     return concatenate(arrays, axis)
 
 
+@by_numpy()
 def column_stack(tup: Arrays) -> Array:
     """Vectors as the columns of a matrix; matrices among them keep their columns.
 
@@ -39,6 +42,7 @@ def column_stack(tup: Arrays) -> Array:
     return concatenate([x if x.ndim > 1 else reshape(x, (x.size, 1)) for x in columns], 1)
 
 
+@by_numpy()
 def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Arrays behind each other: joined along the third axis, which vectors and matrices get.
 
@@ -88,6 +92,7 @@ def _of_rank(x: Array, rank: int) -> Array:
     return shape.expand_dims(x, range(rank - x.ndim))
 
 
+@by_numpy()
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The arrays that `x` is a stack of along `axis`. ValueError for scalars.
 
@@ -101,6 +106,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple([shape.squeeze(part, (along,)) for part in parts])
 
 
+@by_numpy()
 def vsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     """`ary` cut along its first axis, as `split` does.
 
@@ -111,6 +117,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     return split(ary, indices_or_sections, 0)
 
 
+@by_numpy()
 def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     """`ary` cut along its second axis, or the only one of a vector.
 
@@ -121,6 +128,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     return split(ary, indices_or_sections, min(1, max(0, operand(ary, "hsplit: ary").aval.ndim - 1)))
 
 
+@by_numpy()
 def dsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
     """`ary` cut along its third axis.
 

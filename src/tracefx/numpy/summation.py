@@ -21,6 +21,7 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.diagonals import diagonal
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import converted, no_out, retyped
 from tracefx.ops import basis, contraction
 from tracefx.ops.contraction import PrecisionLike
@@ -55,6 +56,7 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array: ...
+@by_numpy(arrays=0)
 def einsum(
     subscripts: str | ArrayLike,
     /,

@@ -14,7 +14,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import always, by_numpy
 from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.numpy.universal import binary
@@ -193,6 +193,7 @@ def arctanh(x: ArrayLike, /) -> Array:
     return transcendental.atanh(inexact(x, "arctanh: x"))
 
 
+@by_numpy(always(np.arctan2), arrays=2, numbers=True)
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The angle in [-pi, pi] of the point with the coordinates `(x2, x1)`.
 
@@ -270,6 +271,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @binary(-math.inf)
+@by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))` without overflow on the way. TypeError for complex numbers.
 
@@ -277,8 +279,6 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(0., dtype=float32, weak_type=True)
     """
     x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
-    if (found := numpys(np.logaddexp, x, y)) is not None:
-        return found
     larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp(difference))
     return choose(same, larger, elementwise.add(larger, rest))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import operand
 from tracefx.numpy.shapes import flip, moveaxis, swapaxes
 from tracefx.ops.static import AxisError, axis_of, static_int
 
 
+@by_numpy()
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """`a` with an axis moved in front of axis `start`; `moveaxis` says so more plainly.
 
@@ -26,6 +28,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(x, source, target - 1 if target > source else target)
 
 
+@by_numpy()
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """`m` turned by `k` quarters, from the first of two axes towards the second. ValueError for a vector, or one axis
     named twice.
@@ -51,6 +54,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
             return flip(swapaxes(x, first, second), second)
 
 
+@by_numpy()
 def fliplr(m: ArrayLike) -> Array:
     """`m` with the second axis reversed.
 
@@ -61,6 +65,7 @@ def fliplr(m: ArrayLike) -> Array:
     return flip(_with_axes("fliplr", m, 2), 1)
 
 
+@by_numpy()
 def flipud(m: ArrayLike) -> Array:
     """`m` with the first axis reversed.
 

@@ -20,7 +20,8 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.evaluated import NUMBERS, numpys
+from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
+from tracefx.numpy.kernels import clipping, extreme_by, floored, raising
 from tracefx.numpy.promoting import (
     all_inexact,
     all_numeric,
@@ -34,7 +35,7 @@ from tracefx.numpy.promoting import (
     retyped,
 )
 from tracefx.numpy.universal import binary, greatest, least, products, products_so_far, sums, sums_so_far, unary
-from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, powers, rounding, selection
+from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, ordering, powers, rounding, selection
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.basis import broadcast_to, convert, full
 
@@ -169,6 +170,7 @@ def fabs(x: ArrayLike, /) -> Array:
     return magnitude.abs(_real("fabs", inexact(x, "fabs: x")))
 
 
+@by_numpy(always(np.sign), among=NUMBERS)
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1 as `x` is negative, zero or positive; `x / abs(x)` for complex numbers. 0 is positive, of -0.0 too.
 
@@ -176,8 +178,6 @@ def sign(x: ArrayLike, /) -> Array:
     [-1.0, 0.0, 1.0]
     """
     value = operand(x, "sign: x")
-    if (found := numpys(np.sign, value, among=NUMBERS)) is not None:
-        return found
     out = magnitude.sign(value)
     if not dtypes.is_float(value.aval.dtype):
         return out
@@ -206,8 +206,11 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.div(x, y)
 
 
+@by_numpy(always(floored), arrays=2, numbers=True, replays=False, patient=False)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
+
+    A quotient with one infinity in it is that of the array API, `x1 / x2`, where Python has NaN or -1.
 
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
@@ -216,8 +219,6 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     dtype = x.aval.dtype
     if dtype.kind == "u":
         return arithmetic.div(x, y)
-    if (found := numpys(np.floor_divide, x, y)) is not None:
-        return found
     if dtypes.is_integer(dtype):
         quotient = arithmetic.div(x, y)
         opposite = comparison.ne(magnitude.sign(x), magnitude.sign(y))
@@ -236,10 +237,14 @@ def _float_divmod(x: Value, y: Value) -> Array:
     lowered = arithmetic.sub(quotient, like(x, 1.0))
     quotient = rounding.round(choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
     # A zero has the sign of the quotient before it was rounded.
-    zero = arithmetic.mul(like(x, 0.0), selection.stop_gradient(arithmetic.div(x, y)))
-    return choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient)
+    exact = selection.stop_gradient(arithmetic.div(x, y))
+    zero = arithmetic.mul(like(x, 0.0), exact)
+    infinity = like(x, math.inf)
+    infinite = bitwise.bitwise_or(comparison.eq(magnitude.abs(x), infinity), comparison.eq(magnitude.abs(y), infinity))
+    return choose(infinite, exact, choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient))
 
 
+@by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 % x2`, which has the sign of `x2`. TypeError for complex numbers.
 
@@ -247,8 +252,6 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(1, dtype=int32, weak_type=True)
     """
     x, y = _real_pair("remainder", *all_numeric("remainder", x1, x2))
-    if (found := numpys(np.remainder, x, y, among=NUMBERS)) is not None:
-        return found
     y = _no_integer_zero(y)
     rest = arithmetic.rem(x, y)
     zero = like(rest, python_zero(rest))
@@ -272,6 +275,9 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.rem(x, _no_integer_zero(y))
 
 
+@by_numpy(
+    always(lambda x, y: (floored(x, y), np.remainder(x, y))), arrays=2, numbers=True, replays=False, patient=False
+)
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """`(x1 // x2, x1 % x2)`.
 
@@ -314,6 +320,7 @@ def _real(name: str, x: Value) -> Value:
 # ------------------------------------------------------------------ powers
 
 
+@by_numpy(raising, arrays=2, numbers=True, replays=False)
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 ** x2`. An integer power known when the program is traced becomes multiplications.
 
@@ -374,6 +381,7 @@ def _integer_power(x: Value, y: Value) -> Array:
 
 
 @binary(None, greatest, update="max")
+@by_numpy(extreme_by(np.maximum, ordering.maximum), arrays=2, numbers=True, among=NUMBERS)
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greater of the two; NaN where either is.
 
@@ -385,6 +393,7 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @binary(None, least, update="min")
+@by_numpy(extreme_by(np.minimum, ordering.minimum), arrays=2, numbers=True, among=NUMBERS)
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The lesser of the two; NaN where either is.
 
@@ -395,6 +404,7 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.min(x, y)
 
 
+@by_numpy(clipping, arrays=3, numbers=True, among=NUMBERS)
 def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """`arr` with what lies below `min` or above `max` moved to it. ValueError for complex numbers.
 
@@ -407,10 +417,6 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
             raise ValueError(f"clip: {what} is complex, and complex numbers have no order; clip real parts")
     if dtypes.is_complex(out.aval.dtype):
         raise ValueError(f"clip: arr is {out.aval}, and complex numbers have no order; clip its real or absolute part")
-    if type(min) is float and type(max) is float:
-        low, high = like(out, min), like(out, max)
-        if (found := numpys(lambda v, a, b: np.minimum(b, np.maximum(a, v)), out, low, high)) is not None:
-            return found
     if min is not None:
         out = maximum(min, out)
     if max is not None:
@@ -464,6 +470,7 @@ def rint(x: ArrayLike, /) -> Array:
     return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
 
 
+@by_numpy()
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """`a` rounded to a number of decimals, of two nearest the even one.
 
@@ -498,8 +505,6 @@ def _rounded(x: Value, decimals: int) -> Array:
     if dtype == dtypes.float16:  # in which products soon are infinite
         x = retyped(x, dtypes.float32)
     factor = like(x, 10.0**decimals)
-    if (found := numpys(lambda v, by: np.rint(v * by) / by, x, factor)) is not None:
-        return as_array(retyped(found, dtype, weak))
     scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
     return as_array(retyped(arithmetic.div(scaled, factor), dtype, weak))
 

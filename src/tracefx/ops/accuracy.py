@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, unique
-from typing import TypeAlias, final
+from typing import ClassVar, TypeAlias, final
 
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, Builder, Ir, Text
+from tracefx.core.dtypes import NDArray
 from tracefx.core.printer import ShownAsJax
+from tracefx.ops.complex_cases import OfComplex
 from tracefx.ops.elementwise import Smooth
 
 
@@ -61,7 +64,14 @@ def asked(name: str, accuracy: Accuracy) -> Accuracy:
 class Accurate(Smooth, ShownAsJax):
     """A smooth function that may be asked for with an accuracy."""
 
+    of_complex: ClassVar[OfComplex] = OfComplex()
+
     accuracy: Accuracy = field(default=None, metadata={"hide_default": True})
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        kernel = self.of_complex.kernel
+        return kernel(*args) if kernel is not None and dtypes.is_complex(args[0].dtype) else super().kernel(*args)
 
     @override
     def jax_params(self) -> Mapping[str, object]:
@@ -69,7 +79,13 @@ class Accurate(Smooth, ShownAsJax):
 
     @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        return builder.emit(self.hlo, operands, [out], self.accuracy_attrs())[0]
+        if not dtypes.is_complex(out.dtype):
+            return builder.emit(self.hlo, operands, [out], self.accuracy_attrs())[0]
+        (x,), departs = operands, self.of_complex
+        if departs.composed is not None:
+            return departs.composed(builder, x)
+        (found,) = builder.emit(self.hlo, [x], [out], self.accuracy_attrs())
+        return found if departs.mended is None else departs.mended(builder, x, found)
 
     def accuracy_attrs(self) -> Mapping[str, Attr]:
         """What says so in StableHLO."""

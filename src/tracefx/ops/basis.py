@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 import numpy as np
@@ -39,7 +39,17 @@ from tracefx.ops.operation import (
 )
 from tracefx.ops.static import ShapeError, static_ints
 
+AS_THEY_ARE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
+"""The dtypes most used, which NumPy's reductions keep on every platform."""
+
+
 # ------------------------------------------------------------------ convert_element_type
+
+
+def _to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
+    """`cast` of floats to integers of 32 or 64 bits; processors give the least or an end for what is out of range."""
+    out = x.astype(dtype)
+    return out if np.minimum.reduce(out, None) > least else cast(x, dtype)
 
 
 @final
@@ -56,6 +66,19 @@ class ConvertElementType(Operation, Differentiable, Transposable):
         if dtypes.is_key(x.dtype) or dtypes.is_key(self.new_dtype):
             refuse_keys(self.name, x.dtype if dtypes.is_key(x.dtype) else self.new_dtype)
         return ShapedArray(x.shape, self.new_dtype, self.weak_type)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), dtype = avals, self.new_dtype
+        widens = dtypes.itemsize_bits(x.dtype) >= 8 and (dtype in AS_THEY_ARE and not dtypes.is_integer(dtype))
+        if dtype in (dtypes.int32, dtypes.int64) and x.dtype in (dtypes.float32, dtypes.float64):
+            least = int(dtypes.iinfo(dtype).min)
+            return functools.partial(_to_integers, dtype, least) if x.size else self.kernel
+        if (dtypes.is_bool(x.dtype) and dtypes.itemsize_bits(dtype) >= 8) or (
+            widens and not dtypes.is_complex(x.dtype)
+        ):
+            return lambda x: x.astype(dtype)
+        return self.kernel
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -279,6 +302,11 @@ class BroadcastInDim(LinearOperation, ShownAsJax, Moves):
         return {"broadcast_dimensions": self.broadcast_dimensions} if self.broadcast_dimensions else {}
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), shape = avals, self.shape
+        return (lambda x: x.reshape(shape)) if x.size == self.out_aval(x).size else self.kernel
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         if x.dtype.kind in _EXPORTED and x.flags.c_contiguous:  # what `np.broadcast_to` makes, in an eighth of the time
@@ -359,6 +387,14 @@ def instantiate(t: Tangent) -> Value:
 # ------------------------------------------------------------------ reduce_sum
 
 
+def along(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim: int) -> Callable[..., NDArray]:
+    """A ufunc's `reduce` over axes of arrays of this rank, on the shortest way."""
+    axis = axes[0] if len(axes) == 1 else None if len(axes) == ndim else axes
+    if axis == 0:  # as it is without being told
+        return fold
+    return lambda x: fold(x, axis)
+
+
 @final
 @frozen(eq=False)
 class ReduceSum(LinearOperation):
@@ -372,6 +408,13 @@ class ReduceSum(LinearOperation):
         require_axes("reduce_sum", self.axes, x.ndim)
         _SUMMABLE.require("reduce_sum", x)
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        if x.dtype not in AS_THEY_ARE or self.out_aval(x).size == x.size:
+            return self.kernel
+        return along(np.add.reduce, self.axes, x.ndim)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Final, TypeAlias, final
 
@@ -20,7 +20,7 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
-from tracefx.ops.basis import fit, transpose
+from tracefx.ops.basis import AS_THEY_ARE, fit, transpose
 from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
 from tracefx.ops.dot_algorithms import (
@@ -125,6 +125,14 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
     # ------------------------------------------------------------------ evaluation
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        lhs, rhs = avals
+        one = lhs.dtype is rhs.dtype is self.out_aval(lhs, rhs).dtype
+        if not one or lhs.dtype not in AS_THEY_ARE or isinstance(self.precision, Algorithm):
+            return self.kernel
+        return np.dot if self._is_matmul(lhs, rhs) else self._product
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         lhs, rhs = args
         out = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
@@ -145,10 +153,15 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
         product = self._product(cast(cast(lhs, left), inner), cast(cast(rhs, right), inner))
         return cast(cast(product, total), out)
 
+    def _is_matmul(self, lhs: ShapedArray | NDArray, rhs: ShapedArray | NDArray) -> bool:
+        """Whether the product is that of NumPy's operator, of vectors and matrices."""
+        (lc, rc), (lb, _) = self.dimension_numbers
+        return not lb and rc == (0,) and rhs.ndim <= 2 >= lhs.ndim and lc == (lhs.ndim - 1,)
+
     def _product(self, lhs: NDArray, rhs: NDArray) -> NDArray:
         (lc, rc), (lb, rb) = self.dimension_numbers
-        if not lb and rc == (0,) and rhs.ndim <= 2 >= lhs.ndim and lc == (lhs.ndim - 1,):
-            return np.asarray(np.matmul(lhs, rhs))
+        if self._is_matmul(lhs, rhs):
+            return np.asarray(np.dot(lhs, rhs))  # which gets under way in half of the time of `matmul`
         left = [d for d in range(lhs.ndim) if d not in lc and d not in lb]
         right = [d for d in range(rhs.ndim) if d not in rc and d not in rb]
         batch, contracted = _sizes(lhs, lb), _size(_sizes(lhs, lc))

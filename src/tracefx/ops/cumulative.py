@@ -21,7 +21,7 @@ from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, 
 from tracefx.core.values import Value
 from tracefx.ops import stablehlo
 from tracefx.ops.arithmetic import MAX, MIN, MUL, mul, neg, sub
-from tracefx.ops.basis import fit, reshape
+from tracefx.ops.basis import AS_THEY_ARE, fit, reshape
 from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq, ge, ne
@@ -66,6 +66,10 @@ class Cumulative(Operation):
             raise ValueError(f"{self.name}: axis must be an axis of {x}, counted from 0, got {self.axis}")
         self.domain.require(self.name, x)
         return x
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        return self.kernel if self.reverse or avals[0].dtype not in AS_THEY_ARE else self.accumulate
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:

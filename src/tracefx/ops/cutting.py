@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 import numpy as np
@@ -72,10 +72,17 @@ class Slice(LinearOperation, Moves):
         return x.update(shape=tuple(sizes))
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        window = self._window()
+        return lambda x: x[window]
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
-        window = zip(self.start_indices, self.limit_indices, self.steps, strict=True)
-        out: NDArray = args[0][tuple([builtins.slice(*w) for w in window])]
+        out: NDArray = args[0][self._window()]
         return out
+
+    def _window(self) -> tuple[builtins.slice, ...]:
+        return tuple([builtins.slice(*w) for w in zip(self.start_indices, self.limit_indices, self.steps, strict=True)])
 
     @override
     def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
@@ -168,20 +175,39 @@ class Pad(LinearOperation, Moves):
         return ShapedArray(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        x, _ = avals
+        shape = self.out_aval(*avals).shape
+        source, target = self._windows(x.shape, shape)
+
+        def kernel(x: NDArray, value: NDArray) -> NDArray:
+            out = np.empty(shape, x.dtype)
+            out[...] = value
+            out[target] = x[source]
+            return out
+
+        return kernel
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, value = args
         aval = self.out_aval(ShapedArray(x.shape, x.dtype), ShapedArray(value.shape, value.dtype))
         out = np.full(aval.shape, value, x.dtype)
+        source, target = self._windows(x.shape, aval.shape)
+        out[target] = x[source]
+        return out
+
+    def _windows(self, shape: Shape, padded: Shape) -> tuple[tuple[builtins.slice, ...], tuple[builtins.slice, ...]]:
+        """The elements that aren't cut off, and where they go."""
         source, target = [], []
-        for n, size, (low, _, interior) in zip(x.shape, aval.shape, self.padding_config, strict=True):
+        for n, size, (low, _, interior) in zip(shape, padded, self.padding_config, strict=True):
             step = interior + 1
             first = max(-(low // step), 0)  # the first element that isn't cut off, and the first beyond the end
             end = max(min(n, -((low - size) // step)), first)
             source.append(builtins.slice(first, end))
             start = low + first * step
             target.append(builtins.slice(start, start + (end - first) * step, step))
-        out[tuple(target)] = x[tuple(source)]
-        return out
+        return tuple(source), tuple(target)
 
     @override
     def instantiate(self, tangent: Tangent) -> Value:
@@ -269,6 +295,11 @@ class Rev(LinearOperation, Moves):
         if len(set(self.dimensions)) != len(self.dimensions) or any(not 0 <= d < x.ndim for d in self.dimensions):
             raise TypeError(f"rev: dimensions {self.dimensions} must be different axes of {x}, counted from 0")
         return x
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        backwards = tuple([builtins.slice(None, None, -1 if i in self.dimensions else 1) for i in range(avals[0].ndim)])
+        return lambda x: x[backwards]
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:

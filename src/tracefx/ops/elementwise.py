@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -35,6 +35,9 @@ NUMBERS: Final = Domain("numbers", lambda d: dtypes.is_integer(d) or dtypes.is_i
 REALS: Final = Domain("integers or floats", lambda d: dtypes.is_integer(d) or dtypes.is_float(d))
 FLOATS: Final = Domain("floats", dtypes.is_float)
 INEXACT: Final = Domain("floats or complex numbers", dtypes.is_inexact)
+COMPLEX_MENDED: Final = Domain(
+    "floats or complex numbers", dtypes.is_inexact, mending=frozenset({dtypes.complex64, dtypes.complex128})
+)
 LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
 
 
@@ -136,6 +139,11 @@ class Elementwise(Operation):
         if type(out) is not np.ndarray or out.dtype is not aval.dtype:  # ufuncs give scalars where there are no axes
             out = np.asarray(out, aval.dtype)
         return (ConcreteArray(aval, out),)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        plain = all(a.dtype in self.domain.plain for a in avals)
+        return (self.ufunc or self.kernel) if plain and type(self).evaluate is Elementwise.evaluate else None
 
     def _evaluate_any(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])

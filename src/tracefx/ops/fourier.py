@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, final
@@ -102,6 +102,10 @@ class Fft(LinearOperation):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return run_alone(self, args) if len(args) == 1 and args[0].aval.size > _SMALL else super().evaluate(args)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        return self.kernel if avals[0].size <= _SMALL else None
 
     @override
     def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:

@@ -15,7 +15,7 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.ops import stablehlo
+from tracefx.ops import complex_cases, stablehlo
 from tracefx.ops.arithmetic import div, mul, neg
 from tracefx.ops.basis import convert
 from tracefx.ops.comparison import eq, ge
@@ -40,6 +40,12 @@ class Abs(Smooth):
     @override
     def out_dtype(self, dtype: DType) -> DType:
         return dtypes.real_dtype(dtype)
+
+    @override
+    def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        (found,) = builder.emit(self.hlo, operands, [out])
+        (x,) = operands
+        return complex_cases.abs_(builder, x, found) if dtypes.is_complex(x.aval.dtype) else found
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
@@ -70,9 +76,10 @@ class Sign(NonDifferentiable):
 
     @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        if not dtypes.is_integer(out.dtype) or dtypes.is_signed(out.dtype):
-            return builder.emit(self.hlo, operands, [out])[0]
         (x,) = operands
+        if not dtypes.is_integer(out.dtype) or dtypes.is_signed(out.dtype):
+            (found,) = builder.emit(self.hlo, [x], [out])
+            return complex_cases.sign(builder, x, found) if dtypes.is_complex(out.dtype) else found
         zero, one = stablehlo.full(builder, 0, out), stablehlo.full(builder, 1, out)
         return builder.emit("stablehlo.select", [stablehlo.compare(builder, "EQ", x, zero), zero, one], [out])[0]
 

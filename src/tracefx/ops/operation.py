@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
-from typing import ClassVar, Final, NoReturn, TypeVar, final
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -37,7 +37,20 @@ from tracefx.ops.static import AxisError, ShapeError
 ANY_NUMBER: Final = -1
 
 
-class Operation(Primitive, Batchable, Lowerable):
+class ByNumpy:
+    """A capability: some operands are evaluated by a function of NumPy's arrays."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def numpys(self, *avals: ShapedArray) -> Callable[..., Any] | None:
+        """The function for operands of these types; it gives one array, or as many as the operation gives, but for
+        their dtypes. None if `evaluate` has another way.
+        """
+        raise NotImplementedError
+
+
+class Operation(Primitive, Batchable, Lowerable, ByNumpy):
     """An operation with one output: its rules speak of that output alone."""
 
     __slots__ = ()
@@ -89,6 +102,10 @@ class Operation(Primitive, Batchable, Lowerable):
         if type(out) is not np.ndarray or out.dtype is not aval.dtype:
             out = np.asarray(out, aval.dtype)
         return [ConcreteArray(aval, out)]
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        return self.kernel if type(self).evaluate is Operation.evaluate else None
 
     @override
     def batch(
@@ -217,11 +234,14 @@ class Domain:
     accepts: Callable[[DType], bool]
     keys: bool = field(default=False, kw_only=True)
     """Whether random keys, which are no numbers, are taken too."""
+    mending: frozenset[DType] = field(default=frozenset(), kw_only=True)
+    """The dtypes for which a kernel mends what NumPy's function gives."""
     plain: frozenset[DType] = field(init=False, repr=False)
-    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each."""
+    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each, and has the function for."""
 
     def __attrs_post_init__(self) -> None:
-        plain = frozenset(d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8)
+        stored = [d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8]
+        plain = frozenset(stored) - self.mending
         object.__setattr__(self, "plain", plain)
 
     def takes(self, dtype: DType) -> bool:

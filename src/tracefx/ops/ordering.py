@@ -19,10 +19,8 @@ def maximum(x: NDArray, y: NDArray) -> NDArray:
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(x, y), x, y)
     out: NDArray = np.maximum(x, y)
-    if dtypes.is_float(x.dtype):
-        zeros = (x == 0) & (y == 0)  # of which NumPy takes either
-        if zeros.any():
-            return np.where(zeros, x + y, out)
+    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+        return np.where((x == 0) & (y == 0), x + y, out)  # zeros, of which NumPy takes either
     return out
 
 
@@ -30,10 +28,8 @@ def minimum(x: NDArray, y: NDArray) -> NDArray:
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(y, x), x, y)
     out: NDArray = np.minimum(x, y)
-    if dtypes.is_float(x.dtype):
-        zeros = (x == 0) & (y == 0)
-        if zeros.any():
-            return np.where(zeros, -(-x + -y), out)
+    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+        return np.where((x == 0) & (y == 0), -(-x + -y), out)
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import numpy as np
@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
@@ -33,6 +34,10 @@ class Atan2(Smooth):
         if dtypes.is_complex(args[0].aval.dtype):  # for which NumPy has none
             return run_alone(self, args)
         return Smooth.evaluate(self, args)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        return None if dtypes.is_complex(avals[0].dtype) else self.ufunc
 
     @override
     def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:

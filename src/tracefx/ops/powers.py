@@ -124,6 +124,10 @@ class IntegerPow(Smooth):
         return Smooth.evaluate(self, args)
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        return self.kernel if avals[0].dtype in self.domain.plain else None
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         if self.y == 2:

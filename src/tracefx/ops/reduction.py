@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, Self, final
 
 import numpy as np
@@ -22,7 +22,7 @@ from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.arithmetic import div, mul
-from tracefx.ops.basis import broadcast_in_dim, convert, fit, reduce_sum, reshape, transpose
+from tracefx.ops.basis import AS_THEY_ARE, along, broadcast_in_dim, convert, fit, reduce_sum, reshape, transpose
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
 from tracefx.ops.cutting import pad
@@ -109,6 +109,19 @@ class Extremum(Reduction, Differentiable):
         raise NotImplementedError
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        if x.dtype not in AS_THEY_ARE or not x.size:
+            return self.kernel
+        fold = along(np.maximum.reduce if self.direction == "GT" else np.minimum.reduce, self.axes, x.ndim)
+        return fold if dtypes.is_integer(x.dtype) else lambda x: self.checked(x, fold(x))
+
+    def checked(self, x: NDArray, out: NDArray) -> NDArray:
+        """The extreme floats that NumPy finds, with the zeros that it doesn't tell apart."""
+        there_are = np.count_nonzero(out) != out.size if out.ndim else out == 0
+        return self.with_zeros(x, out).astype(x.dtype, copy=False) if there_are else out
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         start = computable(np.asarray(self.identity(x.dtype), x.dtype))
@@ -116,7 +129,7 @@ class Extremum(Reduction, Differentiable):
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():
             return self.in_order(x, start)
         out = self.fold(x, start[()])
-        if dtypes.is_float(x.dtype) and not out.all():
+        if dtypes.is_float(x.dtype) and np.count_nonzero(out) != out.size:
             return self.with_zeros(x, out).astype(args[0].dtype)
         return out.astype(args[0].dtype)
 
@@ -130,6 +143,8 @@ class Extremum(Reduction, Differentiable):
         """0.0 is greater than -0.0, between which NumPy doesn't choose."""
         greater = self.direction == "GT"
         wanted = (x == 0) & (np.signbit(x) != greater)
+        if not np.count_nonzero(wanted):
+            return out
         zero = np.where(wanted.any(self.axes) == greater, 0.0, -0.0)
         return np.where(out == 0, zero, out)
 
@@ -241,6 +256,11 @@ class ReduceProd(Reduction, Differentiable):
         return 1
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        return along(np.multiply.reduce, self.axes, x.ndim) if x.dtype in AS_THEY_ARE else self.kernel
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         wide = x if dtypes.itemsize_bits(x.dtype) >= 32 or not dtypes.is_float(x.dtype) else cast(x, dtypes.float32)
@@ -312,6 +332,10 @@ class LogicalReduction(Reduction):
         return super().out_aval(*avals).strong()
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        return self.kernel if dtypes.itemsize_bits(avals[0].dtype) < 8 else self.fold
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         return cast(self.fold(computable(x)), x.dtype)
@@ -325,7 +349,7 @@ class ReduceAnd(LogicalReduction):
 
     @override
     def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_and.reduce(x, axis=self.axes))
+        return np.asarray(np.bitwise_and.reduce(x, self.axes))
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -342,7 +366,7 @@ class ReduceOr(LogicalReduction):
 
     @override
     def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_or.reduce(x, axis=self.axes))
+        return np.asarray(np.bitwise_or.reduce(x, self.axes))
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -357,7 +381,7 @@ class ReduceXor(LogicalReduction):
 
     @override
     def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_xor.reduce(x, axis=self.axes))
+        return np.asarray(np.bitwise_xor.reduce(x, self.axes))
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -426,6 +450,13 @@ class ArgExtremum(Operation, Differentiable):
     @abstractmethod
     def find(self, x: NDArray, axis: int) -> NDArray:
         raise NotImplementedError
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), (axis,) = avals, self.axes
+        if x.dtype not in AS_THEY_ARE or self.index_dtype not in (dtypes.int32, dtypes.int64):
+            return self.kernel
+        return lambda x: self.find(x, axis).astype(self.index_dtype)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:

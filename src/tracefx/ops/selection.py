@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import numpy as np
@@ -64,6 +64,12 @@ class SelectN(Operation, Differentiable, Transposable, Moves):
                 if out is not None:
                     return [out]
         return Operation.evaluate(self, args)
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        if len(avals) == 3 and dtypes.is_bool(avals[0].dtype):
+            return _chosen
+        return self.kernel
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -150,6 +156,10 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     [1, 20]
     """
     return select_n(pred, on_false, on_true)
+
+
+def _chosen(which: NDArray, off: NDArray, on: NDArray) -> NDArray:
+    return np.where(which, on, off)
 
 
 def evaluated(pred: Value, on_true: Value, on_false: Value) -> ConcreteArray | None:

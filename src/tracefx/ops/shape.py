@@ -6,7 +6,8 @@ so that `shape` is all that most callers need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import builtins
+from collections.abc import Callable, Sequence
 from typing import final
 
 import numpy as np
@@ -51,7 +52,7 @@ from tracefx.ops.filling import broadcasted_iota as broadcasted_iota
 from tracefx.ops.filling import full as full
 from tracefx.ops.filling import full_like as full_like
 from tracefx.ops.filling import iota as iota
-from tracefx.ops.operation import ANY_NUMBER, LinearOperation, Moves, miscounted, remembered, static_shape
+from tracefx.ops.operation import ANY_NUMBER, ByNumpy, LinearOperation, Moves, miscounted, remembered, static_shape
 from tracefx.ops.static import axes_of, axis_of, static_int, static_ints
 
 
@@ -156,6 +157,14 @@ class Tile(LinearOperation, Moves):
         if len(self.reps) != x.ndim or any(n < 0 for n in self.reps):
             raise TypeError(f"tile: reps {self.reps} must have an entry that is not negative for each axis of {x}")
         return x.update(shape=tuple([n * m for n, m in zip(x.shape, self.reps, strict=True)]))
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        repeated = [(axis, n) for axis, n in enumerate(self.reps) if n != 1]
+        if len(repeated) != 1 or not repeated[0][1]:
+            return self.kernel
+        ((axis, n),) = repeated
+        return lambda x: np.concatenate([x] * n, axis)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -304,6 +313,11 @@ class Stack(Joining):
         return self.joined(avals, (*first.shape[: self.axis], len(avals), *first.shape[self.axis :]))
 
     @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        axis, apart = self.axis, (*[builtins.slice(None)] * self.axis, None)
+        return lambda *args: np.concatenate([x[apart] for x in args], axis)
+
+    @override
     def kernel(self, *args: NDArray) -> NDArray:
         return np.stack(args, self.axis)
 
@@ -339,7 +353,7 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 
 @final
 @frozen(eq=False)
-class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, ByNumpy):
     name = "split"
     sizes: tuple[int, ...]
     axis: int
@@ -359,6 +373,13 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 
     def starts(self) -> list[int]:
         return [sum(self.sizes[:i]) for i in range(len(self.sizes))]
+
+    @override
+    def numpys(self, *avals: ShapedArray) -> Callable[..., list[NDArray] | NDArray]:
+        start, places = 0, []
+        for n in self.sizes:
+            places.append((*[builtins.slice(None)] * self.axis, builtins.slice(start, start := start + n)))
+        return (lambda x: [x[at] for at in places]) if len(places) != 1 else lambda x: x
 
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:

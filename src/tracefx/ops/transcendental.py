@@ -17,10 +17,11 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.ops import stablehlo
+from tracefx.ops import complex_cases, complex_kernels, stablehlo
 from tracefx.ops.accuracy import Accuracy, Accurate, asked
 from tracefx.ops.arithmetic import MUL, div, mul, neg, sub
-from tracefx.ops.elementwise import FLOATS, INEXACT, add
+from tracefx.ops.complex_cases import OfComplex
+from tracefx.ops.elementwise import COMPLEX_MENDED, FLOATS, INEXACT, add
 
 
 class Transcendental(Accurate):
@@ -63,6 +64,7 @@ class Exp(Transcendental):
     __slots__ = ()
     name = "exp"
     hlo = "stablehlo.exponential"
+    of_complex = OfComplex(mended=complex_cases.exp)
     ufunc = np.exp
 
     @override
@@ -82,6 +84,9 @@ class Exp2(Transcendental):
 
     @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        if dtypes.is_complex(out.dtype):
+            (x,) = operands
+            return complex_cases.exp2(builder, x)
         log2 = stablehlo.full(builder, math.log(2.0), out)
         (scaled,) = builder.emit("stablehlo.multiply", [log2, *operands], [out])
         return builder.emit("stablehlo.exponential", [scaled], [out], self.accuracy_attrs())[0]
@@ -92,7 +97,9 @@ class Expm1(Transcendental):
     __slots__ = ()
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
+    of_complex = OfComplex(mended=complex_cases.expm1, kernel=complex_kernels.expm1)
     ufunc = np.expm1
+    domain = COMPLEX_MENDED
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -104,6 +111,7 @@ class Log(Logarithmic):
     __slots__ = ()
     name = "log"
     hlo = "stablehlo.log"
+    of_complex = OfComplex(mended=complex_cases.log)
     ufunc = np.log
 
     @override
@@ -116,7 +124,9 @@ class Log1p(Logarithmic):
     __slots__ = ()
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
+    of_complex = OfComplex(mended=complex_cases.log, kernel=complex_kernels.log1p)
     ufunc = np.log1p
+    domain = COMPLEX_MENDED
 
     @override
     def divisor(self, x: Value) -> Value:
@@ -154,6 +164,7 @@ class Sin(Transcendental):
     __slots__ = ()
     name = "sin"
     hlo = "stablehlo.sine"
+    of_complex = OfComplex(composed=complex_cases.sin)
     ufunc = np.sin
 
     @override
@@ -166,6 +177,7 @@ class Cos(Transcendental):
     __slots__ = ()
     name = "cos"
     hlo = "stablehlo.cosine"
+    of_complex = OfComplex(composed=complex_cases.cos)
     ufunc = np.cos
 
     @override
@@ -178,7 +190,9 @@ class Tan(Transcendental):
     __slots__ = ()
     name = "tan"
     hlo = "stablehlo.tan"
+    of_complex = OfComplex(mended=complex_cases.tan, kernel=complex_kernels.tan)
     ufunc = np.tan
+    domain = COMPLEX_MENDED
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -190,6 +204,7 @@ class Asin(Transcendental):
     __slots__ = ()
     name = "asin"
     hlo = "chlo.asin"
+    of_complex = OfComplex(mended=complex_cases.asin)
     ufunc = np.arcsin
 
     @override
@@ -202,6 +217,7 @@ class Acos(Transcendental):
     __slots__ = ()
     name = "acos"
     hlo = "chlo.acos"
+    of_complex = OfComplex(mended=complex_cases.acos)
     ufunc = np.arccos
 
     @override
@@ -214,6 +230,7 @@ class Atan(Logarithmic):
     __slots__ = ()
     name = "atan"
     hlo = "chlo.atan"
+    of_complex = OfComplex(mended=complex_cases.atan)
     ufunc = np.arctan
 
     @override
@@ -229,6 +246,7 @@ class Sinh(Transcendental):
     __slots__ = ()
     name = "sinh"
     hlo = "chlo.sinh"
+    of_complex = OfComplex(composed=complex_cases.sinh)
     ufunc = np.sinh
 
     @override
@@ -241,6 +259,7 @@ class Cosh(Transcendental):
     __slots__ = ()
     name = "cosh"
     hlo = "chlo.cosh"
+    of_complex = OfComplex(composed=complex_cases.cosh)
     ufunc = np.cosh
 
     @override
@@ -253,7 +272,9 @@ class Tanh(Transcendental):
     __slots__ = ()
     name = "tanh"
     hlo = "stablehlo.tanh"
+    of_complex = OfComplex(mended=complex_cases.tanh, kernel=complex_kernels.tanh)
     ufunc = np.tanh
+    domain = COMPLEX_MENDED
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -265,6 +286,7 @@ class Asinh(Transcendental):
     __slots__ = ()
     name = "asinh"
     hlo = "chlo.asinh"
+    of_complex = OfComplex(mended=complex_cases.asinh)
     ufunc = np.arcsinh
 
     @override
@@ -277,6 +299,7 @@ class Acosh(Transcendental):
     __slots__ = ()
     name = "acosh"
     hlo = "chlo.acosh"
+    of_complex = OfComplex(mended=complex_cases.acosh)
     ufunc = np.arccosh
 
     @override
@@ -289,6 +312,7 @@ class Atanh(Transcendental):
     __slots__ = ()
     name = "atanh"
     hlo = "chlo.atanh"
+    of_complex = OfComplex(mended=complex_cases.atanh)
     ufunc = np.arctanh
 
     @override
@@ -304,6 +328,7 @@ class Sqrt(Transcendental):
     __slots__ = ()
     name = "sqrt"
     hlo = "stablehlo.sqrt"
+    of_complex = OfComplex(mended=complex_cases.sqrt)
     ufunc = np.sqrt
 
     @override

@@ -26,10 +26,25 @@ class GatherScatterMode(Enum):
     """Read, they are filled with a constant; written, they are left out."""
     PROMISE_IN_BOUNDS = 2
     """There are none, says the caller; what happens with one is left open."""
+    ONE_HOT = 3
+    """What is read out of bounds is zero. `tracefx.numpy.take_along_axis` alone has it, by its name, "one_hot"."""
+
+    @staticmethod
+    def from_any(s: GatherScatterMode | str | None) -> GatherScatterMode:
+        """The mode that a name means, and None: that of filling and dropping. ValueError for names of none.
+
+        >>> GatherScatterMode.from_any("clip"), GatherScatterMode.from_any(None)
+        (<GatherScatterMode.CLIP: 0>, <GatherScatterMode.FILL_OR_DROP: 1>)
+        """
+        if s is None:
+            return GatherScatterMode.FILL_OR_DROP
+        if s == "one_hot" or s is GatherScatterMode.ONE_HOT:
+            return GatherScatterMode.ONE_HOT
+        return mode_of("GatherScatterMode.from_any", s)
 
 
 def mode_of(name: str, mode: Enum | str) -> GatherScatterMode:
-    if isinstance(mode, GatherScatterMode):
+    if isinstance(mode, GatherScatterMode) and mode is not GatherScatterMode.ONE_HOT:
         return mode
     match mode:
         case "fill" | "drop":

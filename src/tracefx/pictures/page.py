@@ -28,7 +28,7 @@ from tracefx.pictures.texts import operations
 
 Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
 
-_ASSETS: Final = resources.files(__package__) / "assets"
+_ASSETS: Final = resources.files("tracefx.pictures") / "assets"
 _SLOT: Final = re.compile(r"\{\{(\w+)\}\}")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """The page may load nothing, whatever it shows."""
@@ -106,7 +106,7 @@ def page_of(title: str, stages: Sequence[Stage]) -> Page:
 
 
 def _tab(pane: str, title: str, count: str) -> str:
-    return f'<button class="tab" data-pane="{pane}" aria-pressed="true">{title}{count}</button>'
+    return f'<button class="tab" data-pane="{pane}" aria-pressed="true" title="show or hide">{title}{count}</button>'
 
 
 def _asset(name: str) -> str:

@@ -68,6 +68,8 @@ class Body:
     before: int
     """The bytes held where it begins."""
     same_as: int | None = None
+    given: tuple[Variable | Constant, ...] = ()
+    """What its inputs are outside, as many as are known."""
 
     def every_line(self) -> Iterator[Line]:
         """Its lines and those inside of them, in the order of the page."""
@@ -209,6 +211,7 @@ class _Reader:
         constants: int = 0,
         names: Sequence[str] = (),
         unbounded: bool = False,
+        given: tuple[Variable | Constant, ...] = (),
     ) -> Body:
         """`held` is what is held beside what the program makes, its inputs included."""
         key, self._bodies = self._bodies, self._bodies + 1
@@ -247,7 +250,7 @@ class _Reader:
                     held + level.after,
                     line_of(eqn.source),
                     () if eqn.source is None else eqn.source.scope,
-                    self._inside(eqn, number, level.last, held + level.during, runs, counted),
+                    self._inside(eqn, operands, number, level.last, held + level.during, runs, counted),
                 )
             )
         outs = tuple([operand(x) for x in jaxpr.outs])
@@ -260,10 +263,18 @@ class _Reader:
             tuple(lines),
             outs,
             held,
+            given=given,
         )
 
     def _inside(
-        self, eqn: Eqn, number: int, last: tuple[bool, ...], during: int, runs: int, counted: bool
+        self,
+        eqn: Eqn,
+        operands: tuple[Variable | Constant, ...],
+        number: int,
+        last: tuple[bool, ...],
+        during: int,
+        runs: int,
+        counted: bool,
     ) -> tuple[Body, ...]:
         prim = eqn.prim
         jaxprs = prim.jaxprs() if isinstance(prim, CarriesJaxprs) else ()
@@ -274,7 +285,7 @@ class _Reader:
         # The equation holds most where the body that takes most does.
         held = during - max(peaks, default=0)
         found = []
-        for label, jaxpr, mask in zip(labels, jaxprs, masks, strict=True):
+        for i, (label, jaxpr, mask) in enumerate(zip(labels, jaxprs, masks, strict=True)):
             shown = self._shown.setdefault(id(jaxpr), (jaxpr, number))[1]
             _, count = often.get(id(jaxpr), (jaxpr, 1))
             if shown != number:
@@ -282,8 +293,22 @@ class _Reader:
                 continue
             counts = counted and (not isinstance(prim, Cond) or id(jaxpr) in often)
             unbounded = isinstance(prim, While) and prim.max_steps is None
-            found.append(self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded))
+            given = _given(prim, i, jaxpr, operands)
+            found.append(self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded, given=given))
         return tuple(found)
+
+
+def _given(
+    prim: Primitive, which: int, jaxpr: Jaxpr, operands: tuple[Variable | Constant, ...]
+) -> tuple[Variable | Constant, ...]:
+    """The operands that a body's inputs are, or are slices of, or begin with."""
+    if isinstance(prim, While):
+        m, n = prim.cond_nconsts, prim.body_nconsts
+        return (*(operands[m : m + n] if which else operands[:m]), *operands[m + n :])
+    if isinstance(prim, Cond):
+        return operands[1:]
+    alone = isinstance(prim, Scan) or one_program(prim) is jaxpr
+    return operands if alone and len(operands) == len(jaxpr.invars) else ()
 
 
 def _dying(prim: Primitive, which: int, jaxpr: Jaxpr, last: tuple[bool, ...]) -> tuple[bool, ...]:

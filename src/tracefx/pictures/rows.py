@@ -97,7 +97,8 @@ class ProgramRows:
             there = f'<a href="#e{self._prefix}-{body.same_as}">as in line {body.same_as + 1}</a>'
             yield f'<div class="r h">{head} {there}</code></div>'
             return
-        inputs = " ".join([self._binder(v) for v in body.constants + body.inputs])
+        given = (*body.given, *[None] * len(body.inputs))
+        inputs = " ".join([self._binder(v, x) for v, x in zip(body.inputs, given, strict=False)])
         yield f'<div class="r h">{head} {inputs}</code></div>'
         yield from self._lines(body)
         yield self._outs(body, "")
@@ -107,7 +108,7 @@ class ProgramRows:
         at = "" if source is None else f' data-s="{source}"'
         peak = " peak" if line.number == self._highest else ""
         fold = '<a class="t" role="button" tabindex="-1" aria-label="fold or unfold"></a>' if line.bodies else ""
-        params = f'<q title="{escape(line.params)}">{text(line.params)}</q>' if line.params else ""
+        params = f"<q>{text(line.params)}</q>" if line.params else ""
         outs = _first([self._binder(v) for v in line.results], _RESULTS) or "()"
         operands = _first([self._operand(x) for x in line.operands], _OPERANDS)
         work, moved = line.work.operations, line.work.bytes_accessed
@@ -125,11 +126,12 @@ class ProgramRows:
             f"{bars}</{tag}>"
         )
 
-    def _binder(self, v: Variable) -> str:
-        return f"{self._name(v)}<i>:{text(repr(v.aval))}</i>"
+    def _binder(self, v: Variable, given: Variable | Constant | None = None) -> str:
+        outside = f' data-o="{self._prefix}.{given.key}"' if isinstance(given, Variable) else ""
+        return f"{self._name(v, outside)}<i>:{text(repr(v.aval))}</i>"
 
-    def _name(self, v: Variable) -> str:
-        return f'<b data-v="{self._prefix}.{v.key}">{text(v.name)}</b>'
+    def _name(self, v: Variable, more: str = "") -> str:
+        return f'<b data-v="{self._prefix}.{v.key}"{more}>{text(v.name)}</b>'
 
     def _operand(self, x: Variable | Constant) -> str:
         return self._name(x) if isinstance(x, Variable) else f'<s title="{text(repr(x.aval))}">{text(x.text)}</s>'

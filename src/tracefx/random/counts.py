@@ -92,7 +92,7 @@ def _few(key: Array, lam: Array, dtype: DType, most: int) -> Array:
         count = fnp.where(log_product > -lam, count + 1, count)
         return i + 1, count, key, log_product + lax.log(uniform(now, lam.shape, np.float32))
 
-    start = (fnp.asarray(0), fnp.zeros(lam.shape, dtype), key, fnp.zeros(lam.shape, np.float32))
+    start = (fnp.zeros((), dtype), fnp.zeros(lam.shape, dtype), key, fnp.zeros(lam.shape, np.float32))
     return lax.while_loop(goes_on, step, start)[1] - 1
 
 
@@ -119,7 +119,7 @@ def _many(key: Array, lam: Array, dtype: DType, most: int) -> Array:
         now = ((us >= 0.07) & (v <= surely)) | (~rejected & fits)
         return i + 1, fnp.where(now, k, count), accepted | now, key
 
-    start = (fnp.asarray(0), fnp.full(lam.shape, -1, lam.dtype), fnp.zeros(lam.shape, bool), key)
+    start = (fnp.zeros((), dtype), fnp.full(lam.shape, -1, lam.dtype), fnp.zeros(lam.shape, bool), key)
     return lax.while_loop(goes_on, step, start)[1].astype(dtype)
 
 

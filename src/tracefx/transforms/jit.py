@@ -109,16 +109,25 @@ class Ready:
     """Of the constants, then of the arguments."""
     x64: bool
     program: Runnable
-    on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
     out_tree: TreeDef
-    gives_one: bool
-    """Whether the result is an array, and no tree that has to be put together."""
+    on_buffers: Callable[[Sequence[Buffer]], object] | None
+    """From buffers to the result, if they are all that the program takes."""
 
     @classmethod
     def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Runnable) -> Self:
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
-        return cls(consts, avals, x64, program, program.on_buffers, tree, tree == trees.structure(0))
+        direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
+        if direct is not None:
+            direct = program.on_buffers_one if tree == trees.leaf() else _unflattening(tree, program.on_buffers)
+        return cls(consts, avals, x64, program, tree, direct)
+
+
+def _unflattening(
+    tree: TreeDef, on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
+) -> Callable[[Sequence[Buffer]], object]:
+    assert on_buffers is not None
+    return lambda buffers: tree.unflatten(on_buffers(buffers))
 
 
 _STATIC_OR_TREE: Final = (
@@ -175,8 +184,9 @@ class Jitted(Generic[P, R]):
                 return self._call(args, kwargs)
             buffers.append(x.buffer)
             place += 1  # noqa: SIM113
-        results = ready.on_buffers(buffers) if ready.on_buffers else ready.program(given)  # type: ignore[arg-type]  # arrays
-        return results[0] if ready.gives_one else ready.out_tree.unflatten(results)  # type: ignore[return-value]  # an R
+        if (run := ready.on_buffers) is not None:
+            return run(buffers)  # type: ignore[return-value]  # an R
+        return cast(R, ready.out_tree.unflatten(ready.program(given)))  # type: ignore[arg-type]  # arrays
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """A call of any kind."""

@@ -38,6 +38,8 @@ class StaticArguments:
     @classmethod
     def of(cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str) -> Self:
         """Complete positions by names and names by positions, and report those the function doesn't have."""
+        if not numbers and not names:
+            return cls((), ())
         try:
             parameters = list(inspect.signature(fun).parameters.values())
         except (TypeError, ValueError):

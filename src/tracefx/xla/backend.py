@@ -157,6 +157,12 @@ class Compiled:
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
         return self._run if self.takes_all and self.direct else None
 
+    @property
+    def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray]:
+        execute = self.executable.executing()
+        (aval,) = self.results
+        return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         given = args if self.takes_all else self._given(args)
         buffers: list[Buffer] = []
@@ -243,7 +249,7 @@ def _runner(
     executable: runtime.Executable, results: Sequence[ShapedArray]
 ) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
     """From what the executable takes to arrays of what it returns."""
-    execute = executable.execute
+    execute = executable.executing()
     if len(results) != 1:
         return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
     (aval,) = results  # written out, as calls of small programs count

@@ -139,6 +139,7 @@ class SpreadProgram:
     _direct: bool = field(init=False)
     """Whether the outputs are exactly the results, as they come."""
     on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
 
     @results.default
     def _shared_results(self) -> tuple[ShapedArray, ...]:
@@ -351,6 +352,7 @@ class Anywhere:
 
     __slots__ = ("_find", "_known", "_latest")
     on_buffers: Final = None
+    on_buffers_one: Final = None
 
     def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find

@@ -23,7 +23,7 @@ from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import CarriesJaxprs
+from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import parameters_to_jax
@@ -38,6 +38,9 @@ from tracefx.interop.jax.translating import (
     types_in,
 )
 from tracefx.interop.jax.values import type_to_jax
+from tracefx.ops.basis import broadcast_in_dim
+from tracefx.ops.reduction import reduce_or
+from tracefx.ops.selection import select
 from tracefx.transforms import checkpoint_policies
 from tracefx.transforms.bodies import common_consts, with_outs
 from tracefx.transforms.reductions import reduce, reduce_window
@@ -157,15 +160,40 @@ def _while(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Se
     params = eqn.params
     n, m = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     carry = types_in(params["body_jaxpr"])[params["body_nconsts"] :]
-    cond = translation.program(params["cond_jaxpr"], [*[x.aval for x in args[:n]], *carry])
-    body = translation.program(params["body_jaxpr"], [*[x.aval for x in args[n:m]], *carry])
-    prim = While(
-        body_jaxpr=with_outs(body.jaxpr, carry),
-        body_nconsts=len(body.consts) + m - n,
-        cond_jaxpr=cond.jaxpr,
-        cond_nconsts=len(cond.consts) + n,
-    )
-    return bind(prim, *cond.consts, *args[:n], *body.consts, *args[n:m], *typed(args[m:], carry))
+    of_cond, of_body = args[:n], args[n:m]
+    cond = translation.program(params["cond_jaxpr"], [*[x.aval for x in of_cond], *carry])
+    body = translation.program(params["body_jaxpr"], [*[x.aval for x in of_body], *carry])
+    of_cond, of_body = [*cond.consts, *of_cond], [*body.consts, *of_body]
+    step = with_outs(body.jaxpr, carry)
+    if cond.jaxpr.out_avals[0].shape:
+        cond, step = _of_a_batch(translation, cond.jaxpr, step, len(of_cond), carry)
+        of_body = [*of_cond, *of_body]
+    prim = While(body_jaxpr=step, body_nconsts=len(of_body), cond_jaxpr=cond.jaxpr, cond_nconsts=len(of_cond))
+    return bind(prim, *of_cond, *of_body, *typed(args[m:], carry))
+
+
+def _of_a_batch(
+    translation: Translation, cond: Jaxpr, body: Jaxpr, count: int, carry: Sequence[ShapedArray]
+) -> tuple[Program, Jaxpr]:
+    """The programs of a loop that `jax.vmap` gave a condition for each element of the batch.
+
+    It runs while any holds, and changes the elements whose condition holds. The body takes the constants of the
+    condition, which are `count`, before its own.
+    """
+    size, (goes_on,) = len(carry), cond.out_avals
+
+    def any_holds(*values: Value) -> Sequence[Value]:
+        return [reduce_or(eval_jaxpr(cond, (), values)[0], range(goes_on.ndim))]
+
+    def step(*values: Value) -> Sequence[Value]:
+        olds = values[len(values) - size :]
+        (holds,) = eval_jaxpr(cond, (), [*values[:count], *olds])
+        news = eval_jaxpr(body, (), values[count:])
+        places = [broadcast_in_dim(holds, x.aval.shape, range(goes_on.ndim)) for x in olds]
+        return [select(place, new, old) for place, new, old in zip(places, news, olds, strict=True)]
+
+    changed = translation.staged(step, [*cond.in_avals[:count], *body.in_avals])
+    return translation.staged(any_holds, cond.in_avals), with_outs(changed.jaxpr, carry)
 
 
 def _cond(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast
+from types import MappingProxyType, MethodType
+from typing import Any, Final, Generic, Self, TypeVar, cast, final, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from typing_extensions import ParamSpec
+from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
 from tracefx.core.array import Array
@@ -20,11 +20,12 @@ from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.exporting_bridge import handed_over
-from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, room_for, settings_of_jax
+from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, records, room_for, settings_of_jax
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, name_of, require_callable
-from tracefx.transforms.statics import StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, Trace, keepable, signature, trace
+from tracefx.transforms.statics import Dynamic, StaticArguments
+from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
+from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +41,57 @@ RULES: Final[Mapping[type[Any], Rule]] = MappingProxyType(
 """The rules for the operations that are no primitives of the same name and parameters."""
 
 _EXPORT: Final = Export(RULES, handed_over)
+
+
+@final
+class ToJax(Generic[P, R]):
+    """A function of tracefx as one that JAX traces: what `to_jax` gives."""
+
+    __wrapped__: Callable[P, R]
+    __name__: str
+
+    def __init__(self, fun: Callable[P, R], static: StaticArguments, rules: Mapping[str, UserRule]) -> None:
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._name = name_of(fun)
+        self._static = static
+        self._rules = rules
+        self._export = Export(RULES, handed_over, rules) if rules else _EXPORT
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        where = f"to_jax of {self._name}: arguments"
+        dynamic, statics = self._static.split(where, args, kwargs)
+        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
+        given = [_given(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
+        avals = tuple([type_from_jax(jax.typeof(x)) for x in given])
+        with settings_of_jax():
+            traced = self._trace(signature(in_tree, avals, statics), args, kwargs, dynamic)
+        return cast(R, traced.out_tree.unflatten(_run(self._export, traced, given)))
+
+    def _trace(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Dynamic) -> Trace:
+        known = TRACES.traces(self._fun)
+        traced = known.get((key, self._static))
+        if traced is not None:
+            return traced
+        origins = argument_names(self._fun, self._name, *dynamic, self._static.dynamic_places(len(args)))
+        fun = self._static.closed_over(self._fun, args, kwargs)
+        traced = trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax")
+        return keep(known, (key, self._static), traced, KINDS) if keepable(traced) else traced
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[..., R]: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | Callable[..., R]:
+        return self if instance is None else cast("Callable[..., R]", MethodType(self, instance))
+
+    @override
+    def __repr__(self) -> str:
+        return f"to_jax({self._name})"
+
+    @override
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return reference(self) or (ToJax, (self._fun, self._static, dict(self._rules)))
 
 
 def to_jax(
@@ -76,39 +128,21 @@ def to_jax(
       in (d,) }
     """
     require_callable("to_jax", fun)
-    name = name_of(fun)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     static = StaticArguments.of(fun, numbers, names, "static")
-    export = _EXPORT if rules is None else Export(RULES, handed_over, MappingProxyType(dict(rules)))
-    where = f"to_jax of {name}: arguments"
-
-    @functools.wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        dynamic, statics = static.split(where, args, kwargs)
-        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
-        given = [_given(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
-        avals = tuple([type_from_jax(jax.typeof(x)) for x in given])
-        with settings_of_jax():
-            key = signature(in_tree, avals, statics)
-            known = TRACES.traces(fun)
-            traced = known.get((key, static))
-            if traced is None:
-                origins = argument_names(fun, name, *dynamic, static.dynamic_places(len(args)))
-                traced = trace(static.closed_over(fun, args, kwargs), in_tree, avals, origins, name, "to_jax")
-                if keepable(traced):
-                    keep(known, (key, static), traced, KINDS)
-        return traced.out_tree.unflatten(_run(export, traced, given))
-
-    return cast("Callable[P, R]", call)
+    return ToJax(fun, static, MappingProxyType({} if rules is None else dict(rules)))
 
 
 def _run(export: Export, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
-    program = traced.jaxpr
-    key = (export, "entry", traced.name)
-    entry = program.memo.get(key, lambda: jax.jit(export.function(program, traced.name), inline=True))
+    """Where JAX records what is done, it is done equation by equation, which keeps their lines; else compiled."""
+    program, name = traced.jaxpr, traced.name
+    inputs = [*_constants(traced), *given]
+    if records():
+        return export.run(program, inputs)
+    entry = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
     with room_for(program):
-        return cast("list[jax.Array]", entry(*_constants(traced), *given))
+        return cast("list[jax.Array]", entry(*inputs))
 
 
 def _constants(traced: Trace) -> Sequence[jax.Array]:

@@ -9,7 +9,6 @@ So derivatives that functions define are kept, as are the rules of operations th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -40,7 +39,7 @@ from tracefx.interpreters.derived import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
 from tracefx.transforms.jax_exports import jax_exported
 
 OPERATION: Final = JaxPrimitive("tracefx_operation")
-"""An operation of tracefx, its parameter `prim`, done by `export`."""
+"""An operation of tracefx, its parameter `operation`, done by `export`."""
 OPERATION.multiple_results = True
 
 
@@ -61,7 +60,7 @@ def handed_over(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> S
 
 def bound(export: Export, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """The operation, whose rules are its own."""
-    return cast("Sequence[jax.Array]", OPERATION.bind(*args, prim=prim, export=export))
+    return cast("Sequence[jax.Array]", OPERATION.bind(*args, operation=prim, export=export))
 
 
 # ------------------------------------------------------------------ types and values
@@ -71,43 +70,33 @@ def _types_of(args: Sequence[jax.Array]) -> list[ShapedArray]:
     return [type_from_jax(jax.typeof(x)) for x in args]
 
 
-def _result_types(*avals: JaxType, prim: Primitive, export: Export) -> list[JaxType]:
-    return [type_to_jax(a) for a in prim.abstract_eval(*map(type_from_jax, avals))]
+def _result_types(*avals: JaxType, operation: Primitive, export: Export) -> list[JaxType]:
+    return [type_to_jax(a) for a in operation.abstract_eval(*map(type_from_jax, avals))]
 
 
-def _values(*args: jax.Array, prim: Primitive, export: Export) -> Sequence[jax.Array]:
-    return _compiled(prim, export)(*args)
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(prim: Primitive, export: Export) -> Callable[..., Sequence[jax.Array]]:
-    return jax.jit(functools.partial(OPERATION.bind, prim=prim, export=export))
-
-
-def _lowered(*args: jax.Array, prim: Primitive, export: Export) -> Sequence[jax.Array]:
-    """What is compiled: what JAX has, what the operation is made of, or what it emits itself."""
-    if isinstance(prim, PureCallback):
-        return called_on_the_host(prim, args)
-    if export.knows(prim) and not draws_otherwise(prim, args):
-        return export.bind(prim, args)
+def _done(*args: jax.Array, operation: Primitive, export: Export) -> Sequence[jax.Array]:
+    """What is compiled, and runs where nothing is: what JAX has, what the operation is made of, or what it emits."""
+    if isinstance(operation, PureCallback):
+        return called_on_the_host(operation, args)
+    if export.knows(operation) and not draws_otherwise(operation, args):
+        return export.bind(operation, args)
     avals = _types_of(args)
-    if isinstance(prim, Expandable):
-        return export.do(prim.expand, avals, args)
-    return _emitted(prim, tuple(avals))(*args)
+    if isinstance(operation, Expandable):
+        return export.do(operation.expand, avals, args)
+    return _emitted(operation, tuple(avals))(*args)
 
 
 _PLATFORMS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "cuda"})
 
 
-@functools.lru_cache(maxsize=256)
-def _emitted(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
+def _emitted(operation: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
     """The operation compiled by its own rule, as a program that JAX reads."""
-    program = alone(prim, [a.strong() for a in avals])
+    program = alone(operation, [a.strong() for a in avals])
     here = jax.default_backend()
     platforms = (_PLATFORMS.get(here, here),)
-    module, kept = BACKEND.value.portable(program, (), prim.name, platforms)
+    module, kept = BACKEND.value.portable(program, (), operation.name, platforms)
     structures = (trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals)))
-    data = jax_exported(prim.name, structures, (program.in_avals, program.out_avals), platforms, module, kept)
+    data = jax_exported(operation.name, structures, (program.in_avals, program.out_avals), platforms, module, kept)
     call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(data)).call
     return call
 
@@ -116,11 +105,11 @@ def _emitted(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., S
 
 
 def _jvp(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], *, prim: Primitive, export: Export
+    primals: Sequence[jax.Array], tangents: Sequence[Any], *, operation: Primitive, export: Export
 ) -> tuple[list[jax.Array], list[Any]]:
     given = [t for t in tangents if not isinstance(t, ad.Zero)]
     with settings_of_jax():
-        program = alone(prim, _types_of(primals))
+        program = alone(operation, _types_of(primals))
         derived = jvp_jaxpr(program, tuple([not isinstance(t, ad.Zero) for t in tangents]))
     found = export.run(derived.jaxpr, [*map(constant, derived.consts), *primals, *given])
     n = len(derived.out_nonzero)
@@ -131,13 +120,13 @@ def _jvp(
     ]
 
 
-def _transpose(cts: Sequence[Any], *args: Any, prim: Primitive, export: Export) -> list[Any]:
+def _transpose(cts: Sequence[Any], *args: Any, operation: Primitive, export: Export) -> list[Any]:
     linear = tuple([ad.is_undefined_primal(a) for a in args])
     avals = [type_from_jax(a.aval) if m else type_from_jax(jax.typeof(a)) for a, m in zip(args, linear, strict=True)]
     given = [ct for ct in cts if not isinstance(ct, ad.Zero)]
     with settings_of_jax():
         nonzero = tuple([not isinstance(ct, ad.Zero) for ct in cts])
-        derived = transpose_jaxpr(alone(prim, avals), linear, nonzero)
+        derived = transpose_jaxpr(alone(operation, avals), linear, nonzero)
     found = export.run(derived.jaxpr, [*map(constant, derived.consts), *others(args, linear), *given])
     results, alive = iter(found), iter(derived.in_nonzero)
     return [
@@ -147,18 +136,18 @@ def _transpose(cts: Sequence[Any], *args: Any, prim: Primitive, export: Export) 
 
 
 def _batch(
-    axis: Any, args: Sequence[jax.Array], dims: Sequence[int | None], *, prim: Primitive, export: Export
+    axis: Any, args: Sequence[jax.Array], dims: Sequence[int | None], *, operation: Primitive, export: Export
 ) -> tuple[list[jax.Array], Sequence[int | None]]:
     full = _types_of(args)
     avals = [a if d is None else a.without_axis(d) for a, d in zip(full, dims, strict=True)]
     with settings_of_jax():
-        derived = batch_jaxpr(alone(prim, avals), MappedAxis(axis.size, axis.name), tuple(dims))
+        derived = batch_jaxpr(alone(operation, avals), MappedAxis(axis.size, axis.name), tuple(dims))
     return export.run(derived.jaxpr, [*map(constant, derived.consts), *args]), derived.out_dims
 
 
 OPERATION.def_abstract_eval(_result_types)
-OPERATION.def_impl(_values)
+OPERATION.def_impl(_done)
 ad.primitive_jvps[OPERATION] = _jvp
 ad.primitive_transposes[OPERATION] = _transpose
 batching.fancy_primitive_batchers[OPERATION] = _batch
-mlir.register_lowering(OPERATION, mlir.lower_fun(_lowered, multiple_results=True))
+mlir.register_lowering(OPERATION, mlir.lower_fun(_done, multiple_results=True))

@@ -23,11 +23,13 @@ from tracefx.control.special.bessel import BesselI1e
 from tracefx.control.special.incomplete_gamma import RandomGammaGrad
 from tracefx.core import dtypes
 from tracefx.core.primitive import Primitive
-from tracefx.interop.jax.exporting_programs import PRIMITIVES, Export, Rule
+from tracefx.interop.jax.exporting_programs import PRIMITIVES, Export, Rule, by_name, default_precision
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import key_implementation
 from tracefx.ops.along_axis import Unstack
 from tracefx.ops.barrier import OptimizationBarrier
+from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.convolution import ConvGeneralDilated
 from tracefx.ops.exchange import ReduceScatter
 from tracefx.ops.high_product import MulHi
 from tracefx.ops.indexing import ScatterAdd
@@ -79,6 +81,18 @@ def _without_accuracy(export: Export, prim: Primitive, args: _Arrays) -> _Arrays
             f"to_jax: {prim.name} takes no accuracy in JAX, but {accuracy!r} is asked for: leave it out"
         )
     return [PRIMITIVES[prim.name].bind(*args, **params)]
+
+
+def _product(f: Callable[..., Any]) -> Rule:
+    """JAX's function, and not its primitive, asks how precise products are by default."""
+    by_function = _by_name(f, "out_sharding", "group_offset")
+
+    def rule(export: Export, prim: Any, args: _Arrays) -> _Arrays:
+        if prim.precision is None and default_precision() is not None:
+            return by_function(export, prim, args)
+        return by_name(prim, args)
+
+    return rule
 
 
 def _scatter(f: Callable[..., Any]) -> Rule:
@@ -137,7 +151,9 @@ RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
     {
         **dict.fromkeys(_WITHOUT_ACCURACY, _without_accuracy),
         Cholesky: _by_name(partial(lax.linalg.cholesky, symmetrize_input=False)),  # the primitive leaves garbage above
+        ConvGeneralDilated: _product(lax.conv_general_dilated),
         DceSink: _sunk,
+        DotGeneral: _product(lax.dot_general),
         MulHi: _function(lax.mulhi),
         OptimizationBarrier: lambda export, prim, args: list(lax.optimization_barrier(tuple(args))),
         Plantable: _as_it_is,

@@ -34,6 +34,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source import Provenance
 from tracefx.core.values import Value
+from tracefx.interop.jax.exporting_places import written_at
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
@@ -85,23 +86,37 @@ class _Axes(Handler):
         return self.inner.bind(prim, args)
 
 
+def records() -> bool:
+    """Whether JAX records what is done, under `jax.jit` and the like."""
+    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # JAX warns who depends on it
+
+
 def wide_numbers() -> bool:
     """Whether JAX's default numbers are of 64 bits."""
-    return bool(jax.numpy.result_type(float) == dtypes.float64)
+    return bool(getattr(jax.config, "jax_enable_x64", False))
+
+
+def default_precision() -> str | None:
+    """How precise products are where nothing is said, if JAX is set to anything."""
+    found: str | None = getattr(jax.config, "jax_default_matmul_precision", None)
+    return found
+
+
+def settings_of_jax() -> AbstractContextManager[None]:
+    """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
+    names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # as above
+    wide = wide_numbers()
+    return nullcontext() if not names and wide is X64.value else _set(names, wide)
 
 
 @contextmanager
-def settings_of_jax() -> Iterator[None]:
-    """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
-    names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # JAX warns who depends on them
-    named = {name: jax.lax.axis_size(name) for name in names}
-    token = CURRENT.set(_Axes(current(), named)) if named else None
+def _set(names: Sequence[Any], wide: bool) -> Iterator[None]:
+    token = CURRENT.set(_Axes(current(), {name: jax.lax.axis_size(name) for name in names}))
     try:
-        with X64.override(wide_numbers()):
+        with X64.override(wide):
             yield
     finally:
-        if token is not None:
-            CURRENT.reset(token)
+        CURRENT.reset(token)
 
 
 # ------------------------------------------------------------------ programs
@@ -134,12 +149,8 @@ class Export:
             return literal(atom) if isinstance(atom, Literal) else cast("jax.Array", env[atom.index])
 
         for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
-            scope = _scope(eqn.source)
             operands = [read(a) for a in eqn.inputs]
-            if scope:
-                with jax.named_scope("/".join(scope)):
-                    outs = self.apply(eqn.prim, operands)
-            else:
+            with written_at(eqn.source), _scope(eqn.source):
                 outs = self.apply(eqn.prim, operands)
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
@@ -164,9 +175,7 @@ class Export:
         """Do an operation by what JAX has like it."""
         if (rule := self.rules.get(type(prim))) is not None:
             return rule(self, prim, args)
-        primitive = PRIMITIVES[prim.name]
-        outs = primitive.bind(*args, **parameters_to_jax(prim))
-        return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
+        return by_name(prim, args)
 
     # -------------------------------------------------------------- programs inside of operations
 
@@ -183,7 +192,7 @@ class Export:
 
     def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
         """A program as one of JAX."""
-        key = (self, "program", wide_numbers())
+        key = (self, "program", wide_numbers(), default_precision())
         return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
 
     def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
@@ -205,6 +214,13 @@ class Export:
 
 
 Rule: TypeAlias = Callable[[Export, Any, Sequence[jax.Array]], Sequence[jax.Array]]
+
+
+def by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Do an operation by the primitive of its name and parameters."""
+    primitive = PRIMITIVES[prim.name]
+    outs = primitive.bind(*args, **parameters_to_jax(prim))
+    return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
 
 
 def lacks_derivatives(prim: Primitive) -> bool:
@@ -230,8 +246,8 @@ def _by_user(rule: UserRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequ
     return outs if isinstance(outs, tuple | list) else [outs]
 
 
-def _scope(source: Provenance | None) -> tuple[str, ...]:
-    return () if source is None else source.scope
+def _scope(source: Provenance | None) -> AbstractContextManager[object]:
+    return jax.named_scope("/".join(source.scope)) if source is not None and source.scope else nullcontext()
 
 
 # ------------------------------------------------------------------ values

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from attrs import evolve
 
 from tracefx import random
 from tracefx.control.platform import PlatformIndex
@@ -19,15 +20,18 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
-from tracefx.ops.basis import filled, reduce_sum, reshape, transpose
+from tracefx.ops.basis import broadcast_to, filled, reduce_sum, reshape, transpose
+from tracefx.ops.bit_generator import rng_bit_generator
 from tracefx.ops.bitwise import bitwise_xor
 from tracefx.ops.comparison import eq, le, lt
+from tracefx.ops.cutting import slice
 from tracefx.ops.elementwise import add
+from tracefx.ops.keys import RandomBits, RandomSeed, random_unwrap, random_wrap
 from tracefx.ops.reduction import reduce_max, reduce_min
 from tracefx.ops.representation import bitcast_convert_type
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
-from tracefx.ops.shape import iota
+from tracefx.ops.shape import iota, squeeze
 from tracefx.transforms.scatter_apply import applied_at
 from tracefx.transforms.vmap import vmap
 
@@ -145,6 +149,54 @@ def _random_gamma(translation: Translation, eqn: Equation, args: Sequence[Value]
     return [reshape(out, a.shape)]
 
 
+def _random_bits(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Of several keys that aren't of Threefry, as there are under `jax.vmap`, JAX has the first draw for all."""
+    (keys,) = args
+    prim = operation_from_jax("random_bits", eqn.params)
+    if keys.aval.dtype == dtypes.key_fry or not keys.aval.ndim:
+        return bind(prim, keys)
+    assert isinstance(prim, RandomBits)
+    return bind(evolve(prim, shape=(*keys.aval.shape, *prim.shape)), _first(keys))
+
+
+def _random_split(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """The same for keys that are made of what a key draws."""
+    (keys,) = args
+    if keys.aval.dtype != dtypes.key_urbg or not keys.aval.ndim:
+        return bind(operation_from_jax("random_split", eqn.params), keys)
+    shape = (*keys.aval.shape, *eqn.params["shape"])
+    drawn = (*keys.aval.shape, 10 * math.prod(eqn.params["shape"]), 4)
+    words = rng_bit_generator(random_unwrap(_first(keys)), drawn, dtypes.uint32)[1]
+    strides = [1] * keys.aval.ndim + [10, 1]
+    return [random_wrap(reshape(slice(words, [0] * len(drawn), drawn, strides), (*shape, 4)), keys.aval.dtype)]
+
+
+def _random_fold_in(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """The same for keys that are made of what a key of the data draws."""
+    keys, data = args
+    if keys.aval.dtype != dtypes.key_urbg or not data.aval.ndim:
+        return _of_one_shape(translation, eqn, args)
+    seed = bind1(RandomSeed(dtypes.key_urbg), _first(data))
+    drawn = (*data.aval.shape, 10, 4)
+    words = rng_bit_generator(random_unwrap(seed), drawn, dtypes.uint32)[1]
+    last = squeeze(slice(words, [0] * (len(drawn) - 2) + [9, 0], drawn), (len(drawn) - 2,))
+    shape = (*eqn.outvars[0].aval.shape, 4)
+    mixed = bitwise_xor(broadcast_to(random_unwrap(keys), shape), broadcast_to(last, shape))
+    return [random_wrap(mixed, dtypes.key_urbg)]
+
+
+def _first(keys: Value) -> Array:
+    """The first of several keys."""
+    ndim = keys.aval.ndim
+    return reshape(slice(keys, [0] * ndim, [1] * ndim), ())
+
+
+def _of_one_shape(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Operands that JAX stretches over axes of size 1, and over all axes where they have none."""
+    shape = eqn.outvars[0].aval.shape
+    return bind(operation_from_jax(eqn.primitive.name, eqn.params), *[broadcast_to(x, shape) for x in args])
+
+
 def _counters(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     """The numbers of an array's elements, in two words."""
     shape = eqn.params["shape"]
@@ -170,7 +222,7 @@ def _platform(translation: Translation, eqn: Equation, args: Sequence[Value]) ->
 
 def _ours(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     """An operation of tracefx that `to_jax` handed to JAX as it is."""
-    prim: Primitive = eqn.params["prim"]
+    prim: Primitive = eqn.params["operation"]
     return bind(prim, *args)
 
 
@@ -193,11 +245,15 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "pmin": _reduction(reduce_min),
         "ppermute": _along_one,
         "psum": _reduction(reduce_sum),
+        "random_bits": _random_bits,
+        "random_fold_in": _random_fold_in,
         "random_gamma": _random_gamma,
+        "random_split": _random_split,
         "reshape": _reshape,
         "reshard": _as_it_is,
         "scatter": _scatter,
         "sharding_constraint": _as_it_is,
+        "threefry2x32": _of_one_shape,
         "tracefx_operation": _ours,
     }
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import MappingProxyType, MethodType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar, cast, final, overload
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -21,12 +23,15 @@ from tracefx.core.handler import as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
+from tracefx.core.tree_nodes import NODES, type_name
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import callables, controlled, first_order
+from tracefx.interop.jax.foreign import foreign
 from tracefx.interop.jax.reasons import REASONS
 from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.transforms.arguments import name_of, require_callable
+from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +86,27 @@ def _settings() -> tuple[object, ...]:
 
 
 @final
+class _Imports:
+    """What functions have been imported as, by kinds of arguments; it dies with the function."""
+
+    __slots__ = ("_by_function", "_lock")
+
+    def __init__(self) -> None:
+        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[_Signature, _Imported]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, fun: Callable[..., Any]) -> dict[_Signature, _Imported]:
+        """Those of a plain function. What is called in another way, a method say, may be what changes itself."""
+        if not isinstance(fun, FunctionType):
+            return {}
+        with self._lock:
+            return self._by_function.setdefault(fun, {})
+
+
+_IMPORTS: Final = _Imports()
+
+
+@final
 class FromJax(Generic[P, R]):
     """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
 
@@ -89,11 +115,11 @@ class FromJax(Generic[P, R]):
 
     def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserRule]) -> None:
         require_callable("from_jax", fun)
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun, updated=())
         self._fun = fun
         self._name = name_of(fun)
         self._rules = rules
-        self._known: dict[_Signature, _Imported] = {}
+        self._known = {} if rules else _IMPORTS.of(fun)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
@@ -115,23 +141,32 @@ class FromJax(Generic[P, R]):
     def _import(self, key: _Signature, leaves: Sequence[Any]) -> _Imported:
         out_tree: Any = None
         statics: list[tuple[int, object]] = []
+        held = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]  # and no arrays
 
-        def flat(*arrays: Any) -> list[Any]:
+        @functools.wraps(self._fun, updated=())  # so that JAX's messages name the function and its arguments
+        def called(*args: Any, **kwargs: Any) -> list[Any]:
             nonlocal out_tree
-            given = iter(arrays)
-            full = [leaf if aval is None else next(given) for leaf, aval in zip(leaves, key.avals, strict=True)]
+            given = iter(jax.tree_util.tree_leaves((args, kwargs)))
+            full = [leaf if aval is None else next(given) for leaf, aval in zip(held, key.avals, strict=True)]
             args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, full)
             outs, out_tree = jax.tree_util.tree_flatten(self._fun(*args, **kwargs))
             statics[:] = [(i, x) for i, x in enumerate(outs) if not isinstance(x, jax.Array | np.ndarray | np.generic)]
             places = {i for i, _ in statics}
             return [x for i, x in enumerate(outs) if i not in places]
 
-        flat.__name__ = self._name
-        translation = Translation(RULES, REASONS, self._rules, key.x64, key.axes)
+        translation = Translation(RULES, REASONS, foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
+        for leaf in leaves:
+            if NODES.knows(type(leaf)):
+                raise TypeError(
+                    f"from_jax: an argument of {self._name} has a {type_name(type(leaf))}, which is a node of trees "
+                    "for tracefx and not for JAX: register the type with jax.tree_util, which tracefx knows, instead"
+                )
         if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
             self._require_wide(avals)
-        traced = translation.traced(flat, list(map(type_to_jax, avals)))
+        types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
+        args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, types)
+        traced = translation.traced(called, args, kwargs)
         return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
@@ -171,6 +206,11 @@ class FromJax(Generic[P, R]):
     def __repr__(self) -> str:
         return f"from_jax({self._name})"
 
+    @override
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """By reference where a module has it under its name, as decorated functions are; else by function."""
+        return reference(self) or (FromJax, (self._fun, dict(self._rules)))
+
 
 def _value(leaf: object) -> Value | None:
     """A leaf as a value, if it is an array of any kind. Python numbers are none: the function gets them as they are."""
@@ -193,8 +233,9 @@ def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserRule] | None = None
     the names of what it calls and the lines where it was written. With `tracefx.enable_x64` JAX computes with 64 bits
     too.
 
-    Of JAX's primitives nearly all are operations here. `rules` says what others do, by their names: functions of
-    arrays, and by keyword of the parameters that JAX gives, to an array or several.
+    Of JAX's primitives nearly all are operations here, and those of other libraries do what their implementation does
+    in JAX, by the rules that they have there. `rules` says what others do, by their names: functions of arrays, and by
+    keyword of the parameters that JAX gives, to an array or several.
 
     The function is one of arrays: what it changes or looks up outside of them is what was there when it was traced, as
     with `jax.jit`. Raises MissingRuleError for a primitive without a counterpart, TypeError for an argument that is no

@@ -133,7 +133,7 @@ def value_from_jax(x: object) -> object:
     kind = type(x)
     if kind in _PLAIN:
         return x
-    if kind in (tuple, list):
+    if kind in (tuple, list, range):
         return tuple([value_from_jax(y) for y in cast("tuple[object, ...]", x)])
     if (enum := _ENUM_FROM.get(kind)) is not None:
         return _member(enum, cast("Enum", x).name)

@@ -9,7 +9,7 @@ from typing import Final
 _REFERENCES: Final = "it reads or writes a mutable array, and programs here have values alone"
 _DEVICES: Final = "it speaks to other devices, and there is one here"
 _SPARSE: Final = (
-    "it computes with arrays of jax.experimental.sparse; have JAX make dense operations of them, with todense, first"
+    "it computes with sparse arrays of jax.experimental.sparse by a kernel; make them dense, with todense, before"
 )
 _KERNEL: Final = "it is a kernel of a library for one kind of device"
 _TOKEN: Final = "it orders effects by a token, which programs here need none of"
@@ -42,11 +42,9 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                *("bcoo_dot_general", "bcoo_dot_general_sampled", "bcoo_extract", "bcoo_fromdense"),
-                *("bcoo_sort_indices", "bcoo_spdot_general", "bcoo_sum_duplicates", "bcoo_todense", "bcoo_transpose"),
-                *("bcsr_dot_general", "bcsr_extract", "bcsr_fromdense", "bcsr_todense", "coo_fromdense"),
-                *("coo_matmat", "coo_matvec", "coo_spmm", "coo_spmv", "coo_todense", "csr_fromdense", "csr_matmat"),
-                *("csr_matvec", "csr_spmm", "csr_spmv", "csr_todense", "spsolve", "todense"),
+                *("bcoo_dot_general", "bcsr_dot_general", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm"),
+                *("coo_spmv", "coo_todense", "csr_fromdense", "csr_matmat", "csr_matvec", "csr_spmm", "csr_spmv"),
+                *("csr_todense", "spsolve"),
             ),
             _SPARSE,
         ),

@@ -6,7 +6,7 @@ translation, the equation and its operands. Programs inside of equations become 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
@@ -26,11 +26,12 @@ from tracefx.core.source import ORIGIN, Source, at
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.places import own_place, place_of
-from tracefx.interop.jax.values import JaxType, as_tracefx, type_from_jax
+from tracefx.interop.jax.values import as_tracefx, type_from_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import broadcast_to, retyped
 from tracefx.ops.elementwise import Elementwise
 
+NO_KEYWORDS: Final[Mapping[str, Any]] = MappingProxyType({})
 JaxProgram: TypeAlias = jax_core.Jaxpr | jax_core.ClosedJaxpr
 UserRule: TypeAlias = Callable[..., Any]
 """What a primitive does, by its user: a function of arrays, and of JAX's parameters by name, to an array or several."""
@@ -47,6 +48,9 @@ class Equation(Protocol):
 
     @property
     def outvars(self) -> Sequence[Any]: ...
+
+    @property
+    def effects(self) -> Collection[object]: ...
 
 
 class Program(NamedTuple):
@@ -68,6 +72,8 @@ class Translation:
     """For the primitives that are no operations of the same name and parameters."""
     reasons: Mapping[str, str]
     """Why primitives are not translated."""
+    others: Rule
+    """For those of other libraries."""
     own: Mapping[str, UserRule]
     """The user's rules, which go before all others."""
     x64: bool
@@ -86,10 +92,12 @@ class Translation:
         settings: AbstractContextManager[None] = jax.enable_x64(self.x64)
         return settings
 
-    def traced(self, f: Callable[..., Sequence[object]], avals: Sequence[JaxType]) -> jax_core.ClosedJaxpr:
-        """JAX's program of a function of arrays."""
+    def traced(
+        self, f: Callable[..., Sequence[object]], args: Sequence[Any], kwargs: Mapping[str, Any] = NO_KEYWORDS
+    ) -> jax_core.ClosedJaxpr:
+        """JAX's program of a function, for arguments with types of JAX in the places of arrays."""
         with self.settings():
-            return jax.make_jaxpr(f, axis_env=self.axes)(*avals)
+            return jax.make_jaxpr(f, axis_env=self.axes)(*args, **kwargs)
 
     def size(self, name: Hashable) -> int:
         """How large a named axis is."""
@@ -147,13 +155,15 @@ class Translation:
             outs = rule(self, eqn, args)
         elif name in VOCABULARY and name not in self.reasons:
             outs = bind(operation_from_jax(name, eqn.params), *_of_one_shape(name, eqn, args))
-        else:
+        elif name in self.reasons:
             raise self.untranslated(name)
+        else:
+            outs = self.others(self, eqn, args)
         _require_types(eqn, outs)
         return outs
 
     def untranslated(self, name: str) -> MissingRuleError:
-        reason = self.reasons.get(name, "it is none of JAX's own, or newer than this")
+        reason = self.reasons.get(name, "it has effects, or does what JAX can't trace")
         return MissingRuleError(
             f"from_jax: JAX's primitive {name!r}{at(ORIGIN.get())} has no counterpart in tracefx: {reason}. To say "
             f"what it does, give from_jax(f, rules={{{name!r}: rule}}), where rule(*arrays, **parameters) gets the "

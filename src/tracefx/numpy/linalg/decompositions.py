@@ -67,6 +67,7 @@ def square_matrices(name: str, a: ArrayLike) -> Array:
 # ------------------------------------------------------------------ cholesky
 
 
+@at_once(arrays=1)
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular `l` for which `l l^H` is `a` (`f32[..., n, n]`, Hermitian and positive definite); its
     conjugate transpose if `upper`. Where it doesn't exist, NaN.
@@ -83,7 +84,6 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     return _cholesky(x, upper=bool(upper), symmetrize=bool(symmetrize_input))
 
 
-@at_once
 def _cholesky(x: Array, *, upper: bool, symmetrize: bool) -> Array:
     factor = cholesky_operations.cholesky(x, symmetrize_input=symmetrize)
     return adjoint(factor) if upper else factor
@@ -98,6 +98,7 @@ def qr(a: ArrayLike, mode: Literal["reduced", "complete", "raw", "full"] = "redu
 def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
 @overload
 def qr(a: ArrayLike, mode: str) -> Array | QRResult: ...
+@at_once(arrays=1)
 def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     """`Q` with orthonormal columns and upper triangular `R`, whose product is `a` (`f32[..., m, n]`).
 
@@ -116,7 +117,6 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     return _qr(x, mode=mode)
 
 
-@at_once
 def _qr(x: Array, *, mode: str) -> Array | QRResult:
     if mode == "raw":
         out, taus = qr_operations.geqrf(x)
@@ -161,6 +161,7 @@ def svd(
     hermitian: bool = ...,
     subset_by_index: tuple[int, int] | None = ...,
 ) -> Array | SVDResult: ...
+@at_once(arrays=1)
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -183,13 +184,11 @@ def svd(
     return find(x, full_matrices=bool(full_matrices), compute_uv=bool(compute_uv), subset=subset_by_index)
 
 
-@at_once
 def _svd(x: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, int] | None) -> Array | SVDResult:
     found = svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset)
     return SVDResult(*found) if isinstance(found, tuple) else found
 
 
-@at_once
 def _hermitian_svd(
     x: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, int] | None
 ) -> Array | SVDResult:
@@ -206,6 +205,7 @@ def _hermitian_svd(
     return SVDResult(u, s, adjoint(flipped))
 
 
+@at_once(arrays=1)
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, decreasing: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
 
@@ -219,6 +219,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 # ------------------------------------------------------------------ eigenvalues
 
 
+@at_once(arrays=1)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """The increasing eigenvalues (`f32[..., n]`) of Hermitian `a`, and eigenvectors in columns (`f32[..., n, n]`).
 
@@ -235,7 +236,6 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     return EighResult(values, vectors)
 
 
-@at_once
 def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
     return eigen.eigh(x, lower=lower, symmetrize_input=symmetrize)
 
@@ -250,6 +250,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
+@at_once(arrays=1)
 def eig(a: ArrayLike) -> EigResult:
     """The eigenvalues (`c64[..., n]`) of square matrices, as complex numbers, and their eigenvectors in columns.
 
@@ -262,11 +263,11 @@ def eig(a: ArrayLike) -> EigResult:
     return _eig(square_matrices("eig", a))
 
 
-@at_once
 def _eig(x: Array) -> EigResult:
     return EigResult(*eigen.eig(x, compute_left_eigenvectors=False))
 
 
+@at_once(arrays=1)
 def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices, as complex numbers.
 
@@ -277,6 +278,5 @@ def eigvals(a: ArrayLike) -> Array:
     return _eigvals(square_matrices("eigvals", a))
 
 
-@at_once
 def _eigvals(x: Array) -> Array:
     return eigen.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]

@@ -36,6 +36,7 @@ class SlogdetResult(NamedTuple):
 # ------------------------------------------------------------------ det
 
 
+@at_once(arrays=1)
 def det(a: ArrayLike) -> Array:
     """The determinants of square matrices: `f32[..., n, n]` gives `f32[...]`. Singular ones have derivatives, too.
 
@@ -48,7 +49,6 @@ def det(a: ArrayLike) -> Array:
     return _det(square_matrices("det", a))
 
 
-@at_once
 def _det(a: Array) -> Array:
     n = a.shape[-1]
     if n == 2:
@@ -111,6 +111,7 @@ def _parity(pivots: Array, a: Array) -> Array:
 # ------------------------------------------------------------------ slogdet
 
 
+@at_once(arrays=1)
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """The sign of the determinants of square matrices, of complex ones a number on the unit circle, and the logarithms
     of their absolute values: `f32[..., n, n]` gives two `f32[...]`. 0 and minus infinity for singular ones.
@@ -131,7 +132,6 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
 
 
-@at_once
 def _slogdet(a: Array, *, by_qr: bool) -> tuple[Array, Array]:
     out: tuple[Array, Array] = _logarithm(by_qr, a)
     return out

@@ -9,8 +9,9 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.linalg.decompositions import matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv
 from tracefx.numpy.logic import isnan
@@ -27,6 +28,14 @@ from tracefx.transforms.at_once import at_once
 # ------------------------------------------------------------------ norms
 
 
+def _length(x: ShapedArray, ord: object = None, axis: object = None, keepdims: bool = False) -> Kernel | None:
+    """The Euclidean norm of all elements of NumPy's arrays."""
+    if ord is not None or axis is not None or keepdims:
+        return None
+    return lambda v: np.sqrt(np.dot(flat := v.ravel(), flat))
+
+
+@by_numpy(_length, patient=False)
 def norm(
     x: ArrayLike,
     ord: int | float | str | None = None,
@@ -47,8 +56,6 @@ def norm(
     value = as_array(inexact(x, "norm: x"))
     if axis is None:
         if ord is None:
-            if (found := numpys(lambda v: np.sqrt((v * v).sum(keepdims=keepdims)), value, weak=False)) is not None:
-                return found
             return sqrt(total(_squares(value), keepdims=keepdims))
         over = tuple(range(value.ndim))
     else:
@@ -88,6 +95,7 @@ def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], kee
     raise ValueError(f'norm: ord of matrices must be "fro", "nuc", 1, -1, 2, -2, inf or -inf, got {ord!r}')
 
 
+@by_numpy()
 def vector_norm(
     x: ArrayLike,
     /,
@@ -119,6 +127,7 @@ def vector_norm(
     return power(total(absolute(value) ** ord, axis=axis, keepdims=keepdims), 1.0 / ord)
 
 
+@by_numpy()
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
     """The norms of matrices, in the last two axes; `ord` as in `norm`.
 
@@ -131,6 +140,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
 # ------------------------------------------------------------------ condition and rank
 
 
+@at_once(arrays=1)
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     """How much a matrix magnifies errors: its norm of order `p` times that of its inverse; infinite if it has none.
 
@@ -149,7 +159,6 @@ def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     return _cond(value, p=p)
 
 
-@at_once
 def _cond(x: Array, *, p: int | float | str | None) -> Array:
     if p in (None, 2, -2):
         s = svdvals(x)

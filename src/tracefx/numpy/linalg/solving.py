@@ -36,6 +36,7 @@ def inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     return as_array(retyped(x, dtype, x.aval.weak_type)), as_array(retyped(y, dtype, y.aval.weak_type))
 
 
+@at_once(arrays=2)
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The `x` for which `a x` is `b`, for square matrices `a` (`f32[..., n, n]`).
 
@@ -57,7 +58,6 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return _solved_together(x, y)
 
 
-@at_once
 def _solved_together(a: Array, b: Array) -> Array:
     stack = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
     columns = expand_dims(b, (1,)) if b.ndim == 1 else b
@@ -83,6 +83,7 @@ def solved(a: Array, b: Array) -> Array:
     return out
 
 
+@at_once(arrays=1)
 def inv(a: ArrayLike) -> Array:
     """The inverses of square matrices: `f32[..., n, n]`. Where one is singular, infinities or NaN.
 
@@ -96,12 +97,12 @@ def inv(a: ArrayLike) -> Array:
     return _inverse(x)
 
 
-@at_once
 def _inverse(x: Array) -> Array:
     one = eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
     return solved(x, as_array(retyped(one, x.dtype, x.weak_type)))
 
 
+@at_once(arrays=1)
 def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     """The product of `n` times the matrix `a`; for negative `n`, of its inverse.
 
@@ -118,7 +119,6 @@ def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     return _power(inv(x) if count < 0 else x, count=abs(count))
 
 
-@at_once
 def _power(x: Array, *, count: int) -> Array:
     if count == 0:
         return eye(x.dtype, x.shape[-1], stack=x.shape[:-2])

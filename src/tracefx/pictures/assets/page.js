@@ -4,6 +4,7 @@
   const $$ = (selector, at = document) => [...at.querySelectorAll(selector)];
   const data = JSON.parse($("#data").textContent);
   const root = document.documentElement;
+  root.classList.add("js"); // without scripts all panes are shown, and bodies fold all the same
   const panes = $$(".pane");
   const told = $(".told");
   const narrow = matchMedia("(max-width: 899px)");
@@ -55,7 +56,10 @@
     for (const e of $$(`.node[data-n="${id.slice(1)}"]`)) mark(e, how);
   };
   const isBinder = (e) => e.nextElementSibling?.tagName === "I";
+  const outside = (binder) => binder.closest(".in")?.parentElement.querySelector(`:scope > summary b[data-v="${binder.dataset.o}"]:not(:has(+ i))`);
   const markVariable = (key) => {
+    const input = (byVariable.get(key) || []).find((e) => e.dataset.o);
+    if (input && outside(input)) mark(outside(input), "use"); // what it is outside of the body
     for (const e of byVariable.get(key) || [])
       mark(e, e.tagName === "B" ? (isBinder(e) ? "def" : "use") : e.classList.contains("wide") ? "over" : e.classList.contains("node") ? "def" : "use");
   };
@@ -86,6 +90,13 @@
   });
 
   // ---------------------------------------------------------------- what is told of it
+  const plain = (row) => {
+    const code = row.querySelector("code").cloneNode(true);
+    for (const e of $$(".dots, .t", code)) e.remove();
+    for (const e of $$("q", code)) e.textContent = `[${e.textContent}]`;
+    for (const e of $$(".xs", code)) e.prepend(" ");
+    return code.textContent.trim();
+  };
   const part = (what, value) => make("span", {}, make("span", {}, `${what} `), value);
   const link = (text, go) => { const a = make("a", { role: "button", tabindex: "0" }, text); a.onclick = go; a.onkeydown = (e) => e.key === "Enter" && go(); return a; };
   const tell = (subject) => {
@@ -99,8 +110,10 @@
       if (def) parts.push(make("strong", {}, def.textContent + def.nextElementSibling.textContent));
       else if (all[0]) parts.push(make("strong", {}, all[0].textContent));
       const place = (e) => link(rowOf(e).querySelector(".n").textContent, () => reveal(rowOf(e)));
-      if (def && rowOf(def)) parts.push(part("made in line", place(def)));
+      if (def?.closest(".h")) parts.push(part("is", "an input of the body"));
+      else if (def && rowOf(def)) parts.push(part("made in line", place(def)));
       else if (def) parts.push(part("is", "an input"));
+      if (def?.dataset.o && outside(def)) parts.push(part("outside", outside(def).textContent));
       const list = make("span");
       uses.slice(0, 12).forEach((e, i) => list.append(i ? ", " : "", place(e)));
       if (uses.length > 12) list.append(` and ${uses.length - 12} more`);
@@ -111,7 +124,7 @@
     const figures = step?.lines?.[at[1]];
     if (figures && (!subject.variable || full)) {
       const [flops, transcendentals, integers, read, written, runs, during, after, scope] = figures;
-      if (full) parts.push(make("code", {}, row.querySelector("code").textContent.trim()));
+      if (full) parts.push(make("code", {}, plain(row)));
       else parts.push(make("strong", {}, row.querySelector("u")?.textContent || ""));
       if (runs !== 1) parts.push(part("runs", `${runs} times`));
       if (flops) parts.push(part("flop", si(flops)));
@@ -121,7 +134,7 @@
       if (flops && read + written) parts.push(part("flop/B", (flops / (read + written)).toPrecision(2)));
       parts.push(part("held while it runs", si(during, "B")), part("after", si(after, "B")));
       if (scope) parts.push(part("in", step.scopes[scope]));
-    } else if (row && full) parts.push(make("code", {}, row.querySelector("code").textContent.trim()));
+    } else if (row && full) parts.push(make("code", {}, plain(row)));
     const s = row ? row.dataset.s : subject?.source;
     if (s !== undefined) parts.push(part("from", full ? link(data.places[s], () => revealSource(s)) : data.places[s]));
     if (subject?.source) {
@@ -172,6 +185,13 @@
     if (target.closest(".t")) { event.preventDefault(); const d = target.closest("details"); d.open = !d.open; return; }
     if (!target.closest("main") || dragged) return;
     if (target.closest(".f > summary")) event.preventDefault();
+    if (target.closest(".h a")) {
+      event.preventDefault();
+      const there = document.getElementById(target.closest("a").hash.slice(1));
+      pin({ row: there.id });
+      reveal(there);
+      return;
+    }
     if (target.closest("button, a, .ins > summary")) return;
     const time = target.closest(".time");
     if (time) {
@@ -212,7 +232,8 @@
   };
   for (const tab of $$(".tab")) tab.onclick = () => {
     const pane = panes.find((p) => p.dataset.pane === tab.dataset.pane);
-    const off = !narrow.matches && !pane.classList.contains("off") && panes.filter((p) => !p.classList.contains("off")).length > 1;
+    const box = pane.getBoundingClientRect(), seen = box.left < innerWidth - 40 && box.right > 40; // one that is out of sight is fetched
+    const off = !narrow.matches && seen && !pane.classList.contains("off") && panes.filter((p) => !p.classList.contains("off")).length > 1;
     if (off) {
       pane.classList.add("off");
       tab.setAttribute("aria-pressed", "false");

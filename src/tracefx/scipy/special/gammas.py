@@ -279,7 +279,7 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
     True
     """
     count = static_int("multigammaln", d, "d")  # type: ignore[arg-type]  # an array that is traced is refused by it
-    value, _ = real("multigammaln", a, float(count))
+    (value,) = real("multigammaln", a)
     total = fnp.zeros_like(value) + 0.25 * count * (count - 1) * math.log(math.pi)
     for i in range(count):
         total = total + gammaln(value - i / 2)

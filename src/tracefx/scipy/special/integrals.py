@@ -160,7 +160,12 @@ def _expn_fraction(n: Array, x: Array) -> Array:
     return total * fnp.exp(-x)
 
 
-_expn.defjvps(None, lambda t, out, n, x: t * -_expn(n - 1, x))
+def _expn_slope(t: Array, out: Array, n: Array, x: Array) -> Array:
+    first = n == 0  # whose slope is that of exp(-x) / x
+    return -t * fnp.where(first, out * (1 + 1 / fnp.where(first, x, 1.0)), _expn(fnp.where(first, n, n - 1), x))
+
+
+_expn.defjvps(None, _expn_slope)
 
 
 # ------------------------------------------------------------------ sine and cosine integrals
@@ -221,8 +226,9 @@ def _fresnel(x: Array) -> tuple[Array, Array]:
     fourth = small**4
     outer = fnp.where(near, 1.6, fnp.minimum(size, 1e8))
     ratio = (1.6 / outer) ** 4
-    f = chebyshev_on(0, 1, FRESNEL_F, ratio) / (math.pi * outer)
-    g = chebyshev_on(0, 1, FRESNEL_G, ratio) / (math.pi**2 * outer**3)
+    far = fnp.where(near, 1.6, size)
+    f = chebyshev_on(0, 1, FRESNEL_F, ratio) / (math.pi * far)
+    g = chebyshev_on(0, 1, FRESNEL_G, ratio) / (math.pi**2 * far**3)
     sine, cosine = _turns(outer)
     s = fnp.where(near, small**3 * chebyshev_on(0, 1.6**4, FRESNEL_S, fourth), 0.5 - f * cosine - g * sine)
     c = fnp.where(near, small * chebyshev_on(0, 1.6**4, FRESNEL_C, fourth), 0.5 + f * sine - g * cosine)

@@ -56,9 +56,11 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     """
     mean, _ = real("poisson.entropy", mu, loc)
     wide = mean > _MOST
-    small = fnp.where(wide, 1.0, mean)
+    small = fnp.where(wide | ~(mean > 0), 1.0, mean)
     k = fnp.arange(_TERMS, dtype=small.dtype).reshape((_TERMS, *[1] * small.ndim))
-    total = fnp.sum(special.entr(pmf(k, small)), 0)
+    shares = pmf(k, small)
+    told = fnp.where(shares > 0, shares, 1.0)  # where the slope of `entr` is finite
+    total = fnp.where(mean > 0, fnp.sum(special.entr(told), 0), 0.0)
     large = fnp.where(wide, mean, 1.0)
     inverse = 1 / large
     # Evans and Boersma 1988
@@ -67,5 +69,5 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     return fnp.where(mean >= 0, value, math.nan)
 
 
-_MOST = 60.0
-_TERMS = 160
+_MOST = 100.0
+_TERMS = 256

@@ -296,7 +296,6 @@ class _LinkMaker(Protocol):
         init_timeout: int,
         shutdown_timeout: int,
         heartbeat_timeout: int,
-        shutdown_on_destruction: bool,
         use_compression: bool,
     ) -> Link: ...
 
@@ -331,6 +330,8 @@ class Place:
     """The address of this machine at which the other processes reach it."""
     local_devices: int | None
     """How many devices the host pretends to have; None for what `XLA_FLAGS` says."""
+    patience: int
+    """For how many seconds it waits for the others at its end."""
     turns: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     """Counts the occasions on which the processes meet."""
 

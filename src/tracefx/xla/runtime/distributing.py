@@ -75,13 +75,12 @@ def join(
                 init_timeout=connect_seconds,
                 shutdown_timeout=shutdown_seconds,
                 heartbeat_timeout=heartbeat_seconds,
-                shutdown_on_destruction=False,
                 use_compression=True,
             )
             link.connect()
         except JaxRuntimeError as error:
             raise ProcessesError(f"initialize: process {index} of {count} at {address}: {error}") from error
-        STARTING.place = Place(link, coordinator, index, count, host, local_devices)
+        STARTING.place = Place(link, coordinator, index, count, host, local_devices, shutdown_seconds)
         atexit.register(_leave_at_exit)
 
 
@@ -97,12 +96,16 @@ def leave() -> None:
         return
     atexit.unregister(_leave_at_exit)
     try:
-        place.link.shutdown()
+        place.link.wait_at_barrier("tracefx/leave", place.patience * 1000)
     except JaxRuntimeError as error:
-        raise ProcessesError(f"shutdown: not all of {place.count} processes came to it: {error}") from error
-    finally:
-        if place.coordinator is not None:
-            place.coordinator.shutdown()
+        _never_close(place)
+        raise ProcessesError(
+            f"shutdown: not all of {place.count} processes came to their end within {place.patience} s, the "
+            f"shutdown_timeout_seconds of initialize: {error}"
+        ) from error
+    place.link.shutdown()
+    if place.coordinator is not None:
+        place.coordinator.shutdown()
 
 
 def _leave_at_exit() -> None:
@@ -111,8 +114,12 @@ def _leave_at_exit() -> None:
     if getattr(sys, "last_value", None) is None:
         leave()
     else:
-        # Were the coordinator taken down in order, this process would wait for word from it until it counts as dead.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(STARTING.place))
+        _never_close(STARTING.place)
+
+
+def _never_close(place: Place | None) -> None:
+    """Leaves the connection to the end of the process: closing it waits for the others, and aborts if they don't come."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))
 
 
 def meet(name: str, seconds: float) -> None:

@@ -25,6 +25,7 @@ from tracefx.xla.runtime.bindings import (
     CompilationError,
     CompileOptions,
     CompilerOption,
+    DeletedBufferError,
     Device,
     ExecutionError,
     InvalidModuleError,
@@ -130,12 +131,25 @@ class Executable:
         An argument that the program declares as donated is deleted, unless something else still views its memory.
 
         Raises:
-            ExecutionError: for a wrong number or size of arguments, a deleted argument, or a failure on the way.
+            DeletedBufferError: for an argument that was deleted.
+            ExecutionError: for a wrong number or size of arguments, or a failure on the way.
         """
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
             raise execution_error(self.name, error, buffers) from error
+
+    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+        """`execute` as a function that has all at hand: of small programs a good part of a call is finding it."""
+        run, handlers, name = self._run, self._handlers, self.name
+
+        def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
+            try:
+                return run(buffers).consume_with_handlers(handlers)
+            except JaxRuntimeError as error:
+                raise ExecutionError(f"the compiled {name} failed: {error}") from error
+
+        return execute
 
     def named(self, name: str) -> Executable:
         """The same program under another name, for errors to tell."""
@@ -216,6 +230,10 @@ class CallingExecutable(Executable):
         results = running.consume_with_handlers(self._handlers)
         done.block_until_ready()
         return results
+
+    @override
+    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+        return self.execute
 
     @override
     def named(self, name: str) -> Executable:

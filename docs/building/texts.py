@@ -1,0 +1,117 @@
+"""What mkdocstrings reads, as it is shown: it hands every object to `Texts`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import re
+from collections.abc import Iterator, Mapping, Set
+from typing import Final, final
+
+import griffe
+from typing_extensions import override
+
+from docs.building.docstrings import fenced
+from docs.building.reference import reference
+
+_CODE: Final = re.compile(
+    r"^[ ]*```.*?^[ ]*```[ ]*$|(?<![\[`])`(?P<name>[A-Za-z_][\w.]*)`(?!`)", re.MULTILINE | re.DOTALL
+)
+_ATTRIBUTES: Final = frozenset({"shape", "size", "ndim", "dtype", "real", "imag", "at", "view"})
+"""Functions whose names mean, as a rule, what an array has."""
+
+
+def linked(text: str, names: Mapping[str, str], own: Set[str]) -> str:
+    """The text with the names that stand in it as code linked to where they are told about, but for its own ones."""
+
+    def link(match: re.Match[str]) -> str:
+        name = match["name"]
+        target = None if name is None or name in own else names.get(name)
+        return match[0] if target is None else f"[`{name}`][{target}]"
+
+    return _CODE.sub(link, text)
+
+
+def _names_around(obj: griffe.Object) -> Mapping[str, str]:
+    """What names mean in the text about a public function or class, or about a member of one: its module's first."""
+    made = reference()
+    told = made.places.homes.get(obj.path) or (made.places.homes.get(obj.parent.path) if obj.parent else None)
+    if told is None:
+        return {}
+    return _names_in(told.rpartition(".")[0])
+
+
+@functools.cache
+def _names_in(module: str) -> Mapping[str, str]:
+    return reference().names_of("tracefx") | reference().names_of(module)
+
+
+def _own_names(obj: griffe.Object) -> frozenset[str]:
+    return frozenset({*_ATTRIBUTES, *_arguments(obj)})
+
+
+def _arguments(obj: griffe.Object) -> Iterator[str]:
+    """The names that a text uses for what is its own: the thing itself, arguments, attributes."""
+    yield obj.name
+    if isinstance(obj, griffe.Function):
+        yield from [parameter.name for parameter in obj.parameters]
+    if isinstance(obj, griffe.Class):
+        yield from obj.members
+        if "__init__" in obj.members and isinstance(made := obj.members["__init__"], griffe.Function):
+            yield from [parameter.name for parameter in made.parameters]
+    if isinstance(obj.parent, griffe.Class):
+        yield from _arguments(obj.parent)
+
+
+@final
+class Texts(griffe.Extension):
+    """What is said of the things that mkdocstrings shows, changed as they are read."""
+
+    @override
+    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = linked(fenced(obj.docstring.value), _names_around(obj), _own_names(obj))
+        elif isinstance(obj.parent, griffe.Class) and _speaks_for_itself(obj, obj.parent):
+            obj.docstring = griffe.Docstring(" ", parent=obj)  # what has no text at all is not shown
+
+    @override
+    def on_function_instance(self, *, node: object, func: griffe.Function, **kwargs: object) -> None:
+        if func.docstring is None and isinstance(node, ast.FunctionDef) and (said := _said(node)):
+            func.docstring = griffe.Docstring(said, parent=func)
+        for annotation in [func.returns, *[parameter.annotation for parameter in func.parameters]]:
+            if isinstance(annotation, griffe.Expr):
+                _keep_builtins(annotation, func.module)
+
+
+def _speaks_for_itself(member: griffe.Object, of: griffe.Class) -> bool:
+    """Whether a member without words is shown: methods and properties of its own, and the members of an enumeration."""
+    if member.name.startswith("_"):
+        return False
+    if isinstance(member, griffe.Function):
+        return not any(str(each.value) == "override" for each in member.decorators)
+    return "property" in member.labels or any(str(base).endswith(("Enum", "Flag", "NamedTuple")) for base in of.bases)
+
+
+def _said(node: ast.FunctionDef) -> str:
+    """What a function without words says of itself by how it is written.
+
+    Methods of arrays are functions of the namespace, `return METHODS.value.sum(self, axis)`; a law has its statement in
+    its decorator, `@law("...")`.
+    """
+    match node:
+        case ast.FunctionDef(
+            name, body=[ast.Return(ast.Call(ast.Attribute(ast.Attribute(ast.Name("METHODS")), other)))]
+        ):
+            return "" if name.startswith("_") else f"As [`numpy.{other}`][tracefx.numpy.{other}]."
+        case ast.FunctionDef(decorator_list=[ast.Call(ast.Name("law"), [ast.Constant(str(statement)), *_])]):
+            return f"The law: {statement}."
+        case _:
+            return ""
+
+
+def _keep_builtins(annotation: griffe.Expr, module: griffe.Module) -> None:
+    """`bool` in a module of `tracefx.numpy` is Python's. griffe looks names up in the package around a module, too."""
+    for part in annotation.iterate(flat=True):
+        if isinstance(part, griffe.ExprName) and hasattr(builtins, part.name) and part.name not in module.members:
+            part.parent = None

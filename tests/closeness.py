@@ -1,0 +1,47 @@
+"""How close numbers are that ought to be equal: by the table of `tracefx.testing.tolerances`, as the laws have it.
+
+What is looser than a sum of a few terms is named where it is asked for: `DERIVATIVE`, `PROGRAM`, `DIFFERENCES`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.testing.tolerances import SUMMED, Ulps, apart
+
+BESIDE_JAX: Final = Ulps(16, 16, 1, least=1.0)
+"""For functions of arrays beside JAX's: of numbers around 1 and above."""
+
+
+def assert_near(got: Any, want: Any, tolerance: Ulps = SUMMED, what: str = "") -> None:
+    """That two arrays agree in shape and, in the narrower of their dtypes, in their numbers.
+
+    What is no float, as the integers of a list, has the dtype of the other.
+    """
+    x, y = np.asarray(got), np.asarray(want)
+    assert x.shape == y.shape, f"{what}: shape {x.shape} in place of {y.shape}"
+    dtype = _common(x.dtype, y.dtype)
+    x, y = x.astype(dtype), y.astype(dtype)
+    allowed = tolerance.for_array(y)
+    distance = apart(x, y, allowed.least)
+    limit = allowed.of(dtype) if dtypes.is_inexact(dtype) else 0.0
+    if distance.size and distance.max() > limit:
+        worst = np.unravel_index(int(np.argmax(distance)), distance.shape)
+        place = f" at {tuple(map(int, worst))}" if x.ndim else ""
+        raise AssertionError(
+            f"{what}: {x[worst]} in place of {y[worst]}{place}: {distance[worst]:.4g} ulps, allowed {limit:.4g}"
+        )
+
+
+def _common(one: DType, other: DType) -> DType:
+    if not dtypes.is_inexact(one) or not dtypes.is_inexact(other):
+        return other if dtypes.is_inexact(other) else one
+    bits = min(dtypes.itemsize_bits(dtypes.real_dtype(d)) for d in (one, other))
+    narrower = one if dtypes.itemsize_bits(dtypes.real_dtype(one)) == bits else other
+    if dtypes.is_complex(one) == dtypes.is_complex(other):
+        return narrower
+    return dtypes.complex64 if bits <= 32 else dtypes.complex128

@@ -1,0 +1,92 @@
+"""Arrays say where their numbers are, whether they are there, and give their memory back."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.errors import ConcretizationError, DeletedArrayError
+from tracefx.xla.runtime import DeletedBufferError
+
+
+def on_host() -> fx.Array:
+    return fnp.asarray(np.ones((2, 3), np.float32))
+
+
+def computed() -> fx.Array:
+    return fx.jit(lambda: fnp.ones((2, 3)))()
+
+
+MAKERS = [on_host, computed]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_numbers_that_are_there(make: Callable[[], fx.Array]) -> None:
+    x = make().block_until_ready()
+    assert x.is_ready()
+    assert not x.is_deleted()
+    assert x.on_device_size_in_bytes() == jnp.ones((2, 3)).on_device_size_in_bytes() == 24
+    x.copy_to_host_async()
+    assert {d.platform for d in x.devices()} == {x.platform()} == {"cpu"}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x + 1,
+        lambda x: fx.jit(fnp.sin)(x),
+        np.asarray,
+        lambda x: x[0],
+        fx.grad(fnp.sum),
+        lambda x: x.is_ready(),
+    ],
+)
+def test_numbers_that_were_deleted(make: Callable[[], fx.Array], use: Callable[[Any], object]) -> None:
+    x = make()
+    x.delete()
+    assert x.is_deleted()
+    with pytest.raises((DeletedArrayError, DeletedBufferError), match=r"deleted"):
+        use(x)
+    x.delete()
+    assert x.aval == computed().aval
+
+
+def test_what_looks_at_the_numbers_still_does() -> None:
+    x = computed()
+    view = np.asarray(x)
+    x.delete()
+    assert view.sum() == 6
+
+
+def test_memory_is_given_back() -> None:
+    host = np.ones(1000, np.float32)
+    x, memory = fnp.asarray(host, copy=False), weakref.ref(host)
+    del host
+    assert memory() is not None
+    x.delete()
+    assert memory() is None
+
+
+def test_what_was_donated_is_deleted() -> None:
+    x = computed()
+    fx.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+
+
+@pytest.mark.parametrize("ask", ["is_ready", "is_deleted", "on_device_size_in_bytes", "copy_to_host_async", "delete"])
+def test_tracers_have_no_numbers(ask: str) -> None:
+    def f(x: fx.Array) -> fx.Array:
+        getattr(x, ask)()
+        return x
+
+    for transformed in (fx.make_jaxpr(f), fx.grad(f), fx.jit(f)):
+        with pytest.raises(ConcretizationError):
+            transformed(fnp.float32(1))

@@ -1,0 +1,178 @@
+"""Operations that users write are exported with their rules, or refused with a remedy."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attrs import frozen
+from typing_extensions import override
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx.core.errors import MissingRuleError
+from tracefx.extend import (
+    Batchable,
+    Builder,
+    Differentiable,
+    Expandable,
+    Ir,
+    Linear,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    ShapedArray,
+    Tangent,
+    Transposable,
+    Value,
+    Zero,
+    bind1,
+)
+from tracefx.interop.jax import from_jax, to_jax
+
+X: Final[Any] = np.array([0.5, 1.5, -2.0], np.float32)
+
+
+class Typed(Primitive):
+    """Its result has the type of its first operand."""
+
+    __slots__ = ()
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [avals[0]]
+
+
+@final
+@frozen(eq=False)
+class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
+    """Half of the operand, but its derivative is that of `slope` times it."""
+
+    name = "halved"
+    slope: float
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (tangent,) = tangents
+        assert not isinstance(tangent, Zero)
+        return [bind1(self, *primals)], [bind1(Sloped(self.slope), tangent)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        return [ct if isinstance(ct, Zero) else bind1(self, ct)]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return [bind1(self, *args)], dims
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        (x,) = operands
+        return builder.emit("stablehlo.divide", [x, *builder.emit("stablehlo.add", [x, x], [x.aval])], [x.aval])
+
+
+@final
+@frozen(eq=False)
+class Sloped(Typed, Transposable, Batchable, Expandable):
+    """`slope` times a tangent, found by its transpose in reverse mode."""
+
+    name = "sloped"
+    slope: float
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [fnp.multiply(args[0], self.slope)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        return [ct if isinstance(ct, Zero) else bind1(Sloped(-self.slope), ct)]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return [bind1(self, *args)], dims
+
+
+@final
+class Squared(Typed, Expandable):
+    __slots__ = ()
+    name = "squared"
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [fnp.multiply(args[0], args[0])]
+
+
+@final
+class Eager(Typed):
+    __slots__ = ()
+    name = "eager"
+
+
+def halved(x: Any) -> fx.Array:
+    return bind1(Halved(5.0), x)
+
+
+def test_it_is_compiled_by_its_rule() -> None:
+    """The rule divides the operand by twice itself, whatever it may be called."""
+    for f in (to_jax(halved), jax.jit(to_jax(halved)), jax.vmap(to_jax(halved))):
+        np.testing.assert_array_equal(f(X), np.full(3, 0.5, np.float32))
+
+
+def test_it_runs_where_nothing_is_compiled() -> None:
+    with jax.disable_jit():
+        np.testing.assert_array_equal(to_jax(halved)(X), np.full(3, 0.5, np.float32))
+        np.testing.assert_array_equal(jax.grad(lambda x: to_jax(halved)(x).sum())(X), np.full(3, -5, np.float32))
+
+
+def test_its_derivatives_are_its_rules() -> None:
+    f = to_jax(halved)
+    np.testing.assert_array_equal(jax.jvp(f, (X,), (X,))[1], 5 * X)
+    np.testing.assert_array_equal(jax.vmap(jax.grad(f))(X), np.full(3, -5, np.float32))  # by the transpose
+    np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: f(x).sum()))(X), np.full(3, -5, np.float32))
+
+
+def test_what_is_made_of_others_is_these_others() -> None:
+    f = to_jax(lambda x: bind1(Squared(), x))
+    assert str(jax.make_jaxpr(f)(X)) == "{ lambda ; a:f32[3]. let b:f32[3] = mul a a in (b,) }"
+    np.testing.assert_array_equal(jax.grad(lambda x: f(x).sum())(X), 2 * X)
+
+
+def test_they_come_back() -> None:
+    assert fx.make_jaxpr(from_jax(to_jax(halved)))(X) == fx.make_jaxpr(halved)(X)
+
+
+def test_what_cannot_be_compiled_is_refused_with_a_remedy() -> None:
+    def f(x: fx.Array) -> fx.Array:
+        return bind1(Eager(), x)
+
+    remedy = r"JAX has nothing like the operation 'eager'.*in class Eager, define lower.*rules={'eager': rule}"
+    with pytest.raises(MissingRuleError, match=remedy):
+        to_jax(f)(X)
+
+    asked: list[Primitive] = []
+
+    def rule(prim: Primitive, x: jax.Array) -> jax.Array:
+        asked.append(prim)
+        return jnp.sin(x)
+
+    np.testing.assert_allclose(jax.grad(lambda x: to_jax(f, rules={"eager": rule})(x).sum())(X), np.cos(X), rtol=1e-6)
+    assert asked == [Eager()]
+
+
+def test_rules_go_before_what_jax_has() -> None:
+    f = to_jax(fnp.sin, rules={"sin": lambda prim, x: [jnp.cos(x)]})
+    np.testing.assert_array_equal(f(X), jnp.cos(X))
+    np.testing.assert_array_equal(to_jax(fnp.sin)(X), jnp.sin(X))

@@ -1,0 +1,321 @@
+"""Functions of arrays that are there: how they are evaluated is found once for each kind of arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.compiling import compiled
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.numpy.evaluated import Kernel, always, by_numpy
+from tracefx.transforms.at_once import at_once
+from tracefx.transforms.evaluations import Number, Several
+
+Call = Callable[..., Any]
+
+ZEROS = np.array([0.0, -0.0, 0.0, -0.0], np.float32)
+MIXED = np.array([[1.5, -0.0, np.nan, -np.inf], [0.0, -2.5, 3.0, np.inf]], np.float32)
+PLAIN = np.array([[0.5, -1.5, 2.0], [3.25, 0.25, -4.0], [1.0, 2.0, 8.0]], np.float32)
+WHOLE = np.array([[3, -1, 2], [7, 0, -2]], np.int32)
+EMPTY = np.zeros((0, 3), np.float32)
+
+CALLS: dict[str, Call] = {
+    "sum": lambda x: fnp.sum(x, 0),
+    "sum of all": lambda x: x.sum(),
+    "prod": lambda x: fnp.prod(x, -1, keepdims=True),
+    "max": lambda x: fnp.max(x, initial=-1.0),
+    "min": lambda x: fnp.min(x, -1, initial=1.0),
+    "any": lambda x: fnp.any(x, 0),
+    "count_nonzero": lambda x: fnp.count_nonzero(x),
+    "mean": lambda x: fnp.mean(x, 0),
+    "var": lambda x: fnp.var(x, 0, ddof=1),
+    "nansum": lambda x: fnp.nansum(x, 0),
+    "nanmax": lambda x: fnp.nanmax(x, -1),
+    "nanmean": lambda x: fnp.nanmean(x),
+    "nanstd": lambda x: fnp.nanstd(x),
+    "cumsum": lambda x: fnp.cumsum(x, -1),
+    "sort": lambda x: fnp.sort(x),
+    "argsort": lambda x: fnp.argsort(x, 0),
+    "median": lambda x: fnp.median(x.ravel()),
+    "percentile": lambda x: fnp.percentile(x.ravel(), 30.0),
+    "transpose": lambda x: x.T,
+    "flip": lambda x: fnp.flip(x, 0),
+    "stack": lambda x: fnp.stack([x, x], 1),
+    "split": lambda x: fnp.array_split(x, 2, -1),
+    "pad": lambda x: fnp.pad(x, 1, constant_values=2.0),
+    "roll": lambda x: fnp.roll(x, 1, -1),
+    "tile": lambda x: fnp.tile(x, (2, 1)),
+    "astype": lambda x: x.astype("int32"),
+    "maximum": lambda x: fnp.maximum(x, 0.0),
+    "minimum": lambda x: fnp.minimum(-0.0, x),
+    "clip": lambda x: fnp.clip(x, -0.5, 0.0),
+    "power": lambda x: fnp.power(fnp.abs(x), 0.5),
+    "divmod": lambda x: fnp.divmod(x, 0.75),
+    "round": lambda x: fnp.round(x, 1),
+    "isclose": lambda x: fnp.isclose(x, x[::-1]),
+    "nan_to_num": lambda x: fnp.nan_to_num(x, nan=1.0),
+    "sinc": lambda x: fnp.sinc(x),
+    "searchsorted": lambda x: fnp.searchsorted(fnp.sort(x.ravel()), x),
+    "digitize": lambda x: fnp.digitize(x, fnp.array([2.0, 1.0, -1.0])),
+    "isin": lambda x: fnp.isin(x, x[:1]),
+    "outer": lambda x: fnp.outer(x, x),
+    "dot": lambda x: fnp.dot(x, x.T),
+    "einsum": lambda x: fnp.einsum("ij,kj->ik", x, x),
+    "trace": lambda x: fnp.trace(x),
+    "tril": lambda x: fnp.tril(x),
+    "norm": lambda x: fnp.linalg.norm(x),
+    "cov": lambda x: fnp.cov(x),
+    "nonzero": lambda x: fnp.nonzero(x, size=5),
+    "take": lambda x: fnp.take(x, fnp.array([0, -1, 9]), 0),
+    "gradient": lambda x: fnp.gradient(x, axis=-1),
+    "trapezoid": lambda x: fnp.trapezoid(x),
+    "meshgrid": lambda x: fnp.meshgrid(x[0], x[1]),
+}
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether two trees of arrays have the same types and bytes, but for the bits of NaN."""
+    xs, ys = fx.tree.leaves(x), fx.tree.leaves(y)
+    return [a.aval for a in xs] == [a.aval for a in ys] and all(
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") and np.array_equal(np.signbit(a), np.signbit(b))
+        if a.dtype.kind == "f" and not np.isnan(a).any()
+        else np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        for a, b in zip(xs, ys, strict=True)
+    )
+
+
+def attempt(f: Call, *args: object) -> Any:
+    try:
+        return f(*args)
+    except Exception as error:
+        return type(error)
+
+
+def alike(found: Any, first: Any) -> bool:
+    return found is first if isinstance(first, type) or isinstance(found, type) else same(found, first)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_kind_that_comes_again_gives_the_same_and_has_the_types_of_the_program(name: str) -> None:
+    call = CALLS[name]
+    for host in (MIXED, PLAIN, WHOLE, ZEROS.reshape(2, 2), EMPTY, PLAIN.astype(np.float16), PLAIN > 0):
+        x = fnp.asarray(host)
+        first, second, third = [attempt(call, x) for _ in range(3)]
+        assert alike(second, first), (name, host.dtype)
+        assert alike(third, first), (name, host.dtype)
+        if isinstance(first, type):
+            continue
+        shapes = fx.tree.leaves(fx.eval_shape(call, x))
+        assert [(s.shape, s.dtype, s.weak_type) for s in shapes] == [
+            (a.shape, a.dtype, a.weak_type) for a in fx.tree.leaves(first)
+        ]
+
+
+PLANNED: dict[Call, Call] = {
+    fnp.sum: lambda f, x: f(x, 0),
+    fnp.max: lambda f, x: f(x, axis=1),
+    fnp.mean: lambda f, x: f(x, 0, keepdims=True),
+    fnp.std: lambda f, x: f(x),
+    fnp.nanmax: lambda f, x: f(x, 0),
+    fnp.cumsum: lambda f, x: f(x, 1),
+    fnp.maximum: lambda f, x: f(x, 0.5),
+    fnp.clip: lambda f, x: f(x, 0.5, 1.0),
+    fnp.isclose: lambda f, x: f(x, x),
+    fnp.sort: lambda f, x: f(x),
+    fnp.median: lambda f, x: f(x[0]),
+    fnp.percentile: lambda f, x: f(x[0], 30.0),
+    fnp.cov: lambda f, x: f(x),
+    fnp.concatenate: lambda f, x: f([x, x], 1),
+    fnp.stack: lambda f, x: f((x, x)),
+    fnp.split: lambda f, x: f(x, 3),
+    fnp.pad: lambda f, x: f(x, ((1, 2), (0, 1))),
+    fnp.einsum: lambda f, x: f("ij,jk->ik", x, x),
+    fnp.cross: lambda f, x: f(x, x),
+    fnp.gradient: lambda f, x: f(x[0]),
+    fnp.take: lambda f, x: f(x, fnp.array([0, 2]), 1),
+    fnp.eye: lambda f, _: f(3),
+    fnp.linspace: lambda f, _: f(0.0, 1.0, 5),
+    fnp.fft.fft: lambda f, x: f(x),
+    fnp.linalg.solve: lambda f, x: f(x, x),
+    fnp.linalg.eigh: lambda f, x: f(x),
+}
+
+
+@pytest.mark.parametrize("f", PLANNED, ids=lambda f: f.__name__)
+def test_nothing_is_checked_where_a_kind_of_arguments_comes_again(f: Any) -> None:
+    x, body = fnp.asarray(PLAIN @ PLAIN.T), f.__wrapped__
+    while hasattr(body, "__wrapped__"):
+        body = body.__wrapped__
+    entered: list[CodeType] = []
+    for _ in range(2):
+        PLANNED[f](f, x)
+    sys.setprofile(lambda frame, event, arg: entered.append(frame.f_code))
+    try:
+        PLANNED[f](f, x)
+    finally:
+        sys.setprofile(None)
+    assert entered
+    assert body.__code__ not in entered
+
+
+def test_zeros_have_the_signs_that_compiled_programs_give() -> None:
+    x = fnp.asarray(ZEROS)
+    calls: list[Call] = [
+        lambda x: fnp.max(x),
+        lambda x: fnp.min(x),
+        lambda x: fnp.max(x.reshape(2, 2), 1),
+        lambda x: fnp.maximum(x, -0.0),
+        lambda x: fnp.minimum(x, 0.0),
+        lambda x: fnp.clip(x, -0.0, 0.0),
+        lambda x: fnp.sort(x),
+        lambda x: fnp.ptp(x),
+        lambda x: fnp.nanmin(x),
+    ]
+    _, evaluated = [[call(x) for call in calls] for _ in range(2)]
+    wanted = compiled(fx.jit, lambda x: [call(x) for call in calls])(x)
+    for found, want in zip(evaluated, wanted, strict=True):
+        assert np.signbit(found).tolist() == np.signbit(want).tolist()
+
+
+def test_numbers_that_differ_in_type_alone_are_of_different_kinds() -> None:
+    x = fnp.asarray(WHOLE)
+    for _ in range(3):
+        assert fnp.maximum(x, 1).dtype == np.int32
+        assert fnp.maximum(x, 1.0).dtype == np.float32
+        assert fnp.maximum(x, True).dtype == np.int32
+        assert fnp.sum(x, 1).shape == (2,)
+        with pytest.raises(TypeError):
+            fnp.sum(x, 1.0)  # type: ignore[arg-type]  # refused
+
+
+def test_signs_of_zeros_among_the_arguments_are_told_apart() -> None:
+    x = fnp.asarray(PLAIN)
+    for _ in range(3):
+        assert not np.signbit(fnp.pad(x, 1, constant_values=0.0)[0, 0])
+        assert np.signbit(fnp.pad(x, 1, constant_values=-0.0)[0, 0])
+
+
+def test_settings_belong_to_the_kind() -> None:
+    x = fnp.asarray(WHOLE)
+    for _ in range(3):
+        assert fnp.sum(x).dtype == np.int32
+        assert fnp.linspace(0, 1, 3).dtype == np.float32
+        with fx.enable_x64():
+            assert fnp.sum(x).dtype == np.int64
+            assert fnp.linspace(0, 1, 3).dtype == np.float64
+
+
+def test_numbers_out_of_the_range_of_a_dtype_wrap_around_as_they_do_traced() -> None:
+    x = fnp.asarray(np.array([1, 2], np.int8))
+    wanted = compiled(fx.jit, lambda x: fnp.maximum(x, 300))(x)
+    for _ in range(3):
+        assert same(fnp.maximum(x, 300), wanted)
+
+
+def test_errors_stay_what_they_are() -> None:
+    x = fnp.asarray(PLAIN)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="axis"):
+            fnp.sum(x, 2)
+        with pytest.raises(ValueError, match="no elements"):
+            fnp.max(fnp.asarray(EMPTY))
+
+
+def test_arrays_by_name_are_for_the_function_itself() -> None:
+    x = fnp.asarray(PLAIN)
+    for _ in range(3):
+        assert fnp.sum(x, where=x > 0).item() == pytest.approx(17.0)
+        assert fnp.mean(x, 0, where=x > 10).shape == (3,)
+
+
+def test_traced_the_operations_are_there() -> None:
+    text = str(fx.make_jaxpr(lambda x: fnp.nan_to_num(fnp.mean(x, 0)))(fnp.asarray(PLAIN)))
+    assert "reduce_sum" in text
+    assert "select_n" in text
+
+
+def test_a_handler_sees_the_operations() -> None:
+    x = fnp.asarray(PLAIN)
+    fnp.mean(x, 0), fnp.mean(x, 0)
+    _, tangent = fx.jvp(lambda x: fnp.mean(x, 0), (x,), (x,))
+    assert same(tangent, fnp.mean(x, 0))
+
+
+def test_a_kernel_is_told_the_kinds_and_gives_way() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def kernel(*kinds: object, **options: object) -> Kernel | None:
+        seen.append((*kinds, options))
+        return None if options else lambda x, y: x + y
+
+    @by_numpy(kernel, arrays=2, numbers=True)
+    def plus(x: ArrayLike, y: ArrayLike, *, times: int = 1) -> Array:
+        return fnp.add(x, y) * times
+
+    x = fnp.asarray(PLAIN)
+    for _ in range(2):
+        assert same(plus(x, x), x + x)
+        assert same(plus(x, 2.0), x + 2.0)
+        assert same(plus(x, x, times=2), (x + x) * 2)
+    assert seen == [
+        (x.aval, x.aval, {}),
+        (x.aval, Number(float), {}),
+        (x.aval, x.aval, {"times": 2}),
+    ]
+
+
+def test_a_kernel_of_another_type_is_no_kernel() -> None:
+    @by_numpy(always(lambda x: x.astype(np.float64)), replays=False, patient=False)
+    def twice(x: ArrayLike) -> Array:
+        return fnp.add(x, x)
+
+    x = fnp.asarray(PLAIN)
+    assert same(twice(x), x + x)
+
+
+def test_sequences_are_one_argument() -> None:
+    found: list[object] = []
+
+    def kernel(xs: Several, axis: int = 0) -> Kernel:
+        found.append(xs)
+        return lambda *hosts: np.concatenate(hosts, axis)
+
+    @by_numpy(kernel)
+    def joined(xs: list[Array], axis: int = 0) -> Array:
+        return fnp.concatenate(xs, axis)
+
+    x = fnp.asarray(PLAIN)
+    for _ in range(2):
+        assert joined([x, x], 1).shape == (3, 6)
+    assert found == [Several([x.aval, x.aval])]
+    assert all(isinstance(kind, ShapedArray) for kind in Several([x.aval]))
+
+
+def test_functions_at_once_take_numpys_arrays_and_fixed_arguments() -> None:
+    @at_once(arrays=1)
+    def scaled(x: ArrayLike, times: int = 2, *, plus: float = 0.0) -> Array:
+        return fnp.multiply(x, times) + plus
+
+    x = fnp.asarray(PLAIN)
+    for given in (x, PLAIN):
+        assert same(scaled(given), x * 2)
+        assert same(scaled(given, 3, plus=1.0), x * 3 + 1.0)
+    assert scaled(2.0).item() == 4.0
+    with fx.disable_jit():
+        assert same(scaled(x), x * 2)
+
+
+def test_results_share_no_memory_that_changes() -> None:
+    first, second = fnp.eye(3), fnp.eye(3)
+    third = fnp.eye(3)
+    changed = fx.jit(lambda x: x + 1, donate_argnums=0)(second)
+    assert same(first, third)
+    assert changed.shape == (3, 3)

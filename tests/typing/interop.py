@@ -1,0 +1,31 @@
+"""Types of functions from JAX and to JAX: they keep the signature."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import jax
+
+import tracefx as fx
+from tracefx.interop.jax import from_jax, to_jax
+
+
+def scaled(x: jax.Array, by: float = 2.0) -> jax.Array:
+    return x * by
+
+
+def summed(x: fx.Array) -> fx.Array:
+    return x.sum()
+
+
+def imported(x: jax.Array) -> None:
+    ours = from_jax(scaled)
+    assert_type(ours(x), jax.Array)
+    assert_type(ours(x, by=3.0), jax.Array)
+    assert_type(fx.jit(ours)(x), jax.Array)
+    ours(x, other=3.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    from_jax(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def exported(x: fx.Array) -> None:
+    assert_type(to_jax(summed)(x), fx.Array)
