@@ -25,7 +25,6 @@ from tracefx.xla.runtime.bindings import (
     CompilationError,
     CompileOptions,
     CompilerOption,
-    DeletedBufferError,
     Device,
     ExecutionError,
     InvalidModuleError,
