@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -184,7 +184,7 @@ def _digest(tree: PyTree) -> bytes:
     return digest.digest()
 
 
-def all_gather(tree: PyTree) -> PyTree:
+def all_gather(tree: PyTree) -> Any:
     """The arrays of all processes: each leaf as a NumPy array with a new first axis, along which the processes are.
 
     All processes call it with trees of the same structure whose arrays have the same types.

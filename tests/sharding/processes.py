@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ DONE: Final = "all is as it should be"
 
 
 def initialize(i: int, n: int, port: str, **options: int) -> None:
-    given = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, "shutdown_timeout_seconds": 60, **options}
+    given: dict[str, Any] = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, **options}
     fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **given)
 
 

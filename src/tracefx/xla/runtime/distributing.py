@@ -118,7 +118,7 @@ def _leave_at_exit() -> None:
 
 
 def _never_close(place: Place | None) -> None:
-    """Leaves the connection to the end of the process: closing it waits for the others, and aborts if they don't come."""
+    """Leaves the connection to the end of the process: to close it waits for the others, and aborts without them."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))
 
 
