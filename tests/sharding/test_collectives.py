@@ -168,7 +168,7 @@ ALONE: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("axis_names", [{"i"}, {"i", "j"}], ids=str)
+@pytest.mark.parametrize("axis_names", [{"i"}, {"i", "j"}], ids=lambda names: "".join(sorted(names)))
 @pytest.mark.parametrize("sizes", [(1, 1), (4, 1)], ids=str)
 @pytest.mark.parametrize("name", ALONE)
 def test_alone_along_an_axis(name: str, sizes: tuple[int, int], axis_names: set[str]) -> None:
