@@ -17,14 +17,14 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx import NamedSharding, P, lax
+from tracefx import NamedSharding, P, lax, random
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 
 DONE: Final = "all is as it should be"
 
 
-def initialize(i: int, n: int, port: str, **options: int) -> None:
+def initialize(i: int, n: int, port: str, **options: object) -> None:
     given: dict[str, Any] = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, **options}
     fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **given)
 
@@ -54,10 +54,12 @@ def working_together(i: int, n: int, port: str) -> None:
     devices_are_known(i, n)
     mesh = fx.make_mesh((n, fx.device_count() // n), ("process", "here"))
     arrays(i, n, mesh)
-    programs(mesh)
     mapped(mesh)
-    alone(i, mesh)
     helpers(i, n)
+    if n == 2:  # to see it with more would only take longer
+        programs(mesh)
+        orders(mesh)
+        alone(i, mesh)
     with pytest.raises(RuntimeError, match=f"is number {i} of {n} already"):
         initialize(i, n, port)
     if i == 0:  # the others do it at their end
@@ -83,7 +85,7 @@ def arrays(i: int, n: int, mesh: fx.Mesh) -> None:
     x = on_mesh(host, mesh, ("process", "here"))
     assert (x.is_fully_addressable, x.is_fully_replicated) == (False, False)
     own_parts(x, host)
-    assert repr(x) == str(x) == f"Array(shape={host.shape}, dtype=float32, sharding={x.sharding})"
+    assert repr(x) == str(x) == f"{x}" == f"Array(f32[{4 * n},2], sharding={x.sharding})"
     for read in (np.asarray, fx.device_get, lambda x: x.tolist()):
         with pytest.raises(RuntimeError, match="lies on devices of several processes.*x.addressable_shards"):
             read(x)
@@ -127,6 +129,19 @@ def programs(mesh: fx.Mesh) -> None:
     product = fx.jit(lambda u, v: u @ v, out_shardings=columns)(on_mesh(u, mesh, "here", "process"), v)
     assert product.sharding == columns
     own_parts(product, u @ v)
+
+
+def orders(mesh: fx.Mesh) -> None:
+    """Keys, and devices in another order."""
+    host = np.arange(8, dtype=np.float32)
+    keys = random.split(random.key(0), fx.device_count())
+    apart = fx.device_put(keys, NamedSharding(mesh, P(("process", "here"))))
+    np.testing.assert_array_equal(everywhere(fx.jit(fx.vmap(random.bits))(apart)), fx.vmap(random.bits)(keys))
+
+    around = fx.Mesh(fx.devices()[::-1], "x")  # the devices are counted from the last process on
+    z = fx.jit(lambda z: z * 2.0)(on_mesh(host, around, "x"))
+    own_parts(z, 2 * host)
+    own_parts(fx.device_put(z, NamedSharding(mesh, P(("process", "here")))), 2 * host)
 
 
 def mapped(mesh: fx.Mesh) -> None:
@@ -208,7 +223,8 @@ def leaving(i: int, n: int, port: str) -> None:
 
 def caching(i: int, n: int, port: str) -> None:
     """All processes keep their programs in one place."""
-    initialize(i, n, port)
+    initialize(i, n, port, local_device_ids=[0, 1])
+    assert fx.local_device_count() == 2
     with fx.compilation_cache(Path(os.environ["KEPT"])):
         for _ in range(2):
             fx.distributed.barrier("begin")

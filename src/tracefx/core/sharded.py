@@ -50,7 +50,7 @@ class ShardedArray(ConcreteArray):
         """The numbers, brought together on the host."""
         host = self.host
         if host is None:
-            if not self.placed.is_fully_addressable and not self.placed.is_fully_replicated:
+            if not self._is_readable:
                 raise RuntimeError(
                     f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
                     "x.addressable_shards, or move it first with device_put(x, NamedSharding(mesh, P())) in all "
@@ -71,17 +71,21 @@ class ShardedArray(ConcreteArray):
         whole.flags.writeable = False
         return keys_of(whole, self.aval.dtype)
 
+    @property
+    def _is_readable(self) -> bool:
+        return self.placed.is_fully_addressable or self.placed.is_fully_replicated
+
     @override
     def __repr__(self) -> str:
-        if self.placed.is_fully_addressable or self.placed.is_fully_replicated:
-            return super().__repr__()
-        return f"Array(shape={self.aval.shape}, dtype={self.aval.dtype}, sharding={self.placed})"
+        return super().__repr__() if self._is_readable else f"Array({self.aval}, sharding={self.placed})"
 
     @override
     def __str__(self) -> str:
-        if self.placed.is_fully_addressable or self.placed.is_fully_replicated:
-            return super().__str__()
-        return repr(self)
+        return super().__str__() if self._is_readable else repr(self)
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if self._is_readable else format(repr(self), spec)
 
     @override
     def adopt(self, buffer: Buffer) -> None:
