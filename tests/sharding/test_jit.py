@@ -522,3 +522,17 @@ def test_a_program_for_several_devices_is_compiled_for_them_alone(tmp_path: Any)
     with fx.compilation_cache(tmp_path):
         np.testing.assert_array_equal(fx.jit(lambda x: x * 7)(put(OURS, "x", x=X)), X * 7)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_mesh_is_another_program() -> None:
+    @fx.jit
+    def f(x: fx.Array) -> fx.Array:
+        return fx.lax.with_sharding_constraint(x * 2.0, P("i"))
+
+    x = fnp.ones((8, 8))
+    for _ in range(2):
+        for shape, names in (((4, 2), ("i", "j")), ((2, 4), ("i", "j")), ((8,), ("i",))):
+            with fx.set_mesh(fx.make_mesh(shape, names)):
+                assert f(x).sharding.shard_shape((8, 8)) == (8 // shape[0], 8)
+                assert f(x).sharding.shard_shape((8, 8)) == (8 // shape[0], 8)
+    assert "the mesh in use was" in f.explain_retrace(x)

@@ -16,9 +16,10 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Buffer, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import OverMesh
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.meshes import MESH, NO_MESH
+from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Wishes
@@ -112,15 +113,18 @@ class Ready:
     out_tree: TreeDef
     on_buffers: Callable[[Sequence[Buffer]], object] | None
     """From buffers to the result, if they are all that the program takes."""
+    speaks_of_mesh: bool
+    """Whether it may be another program while another mesh is in use."""
 
     @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Runnable) -> Self:
+    def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Runnable, wishes: bool) -> Self:
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
         direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
         if direct is not None:
             direct = program.on_buffers_one if tree == trees.leaf() else _unflattening(tree, program.on_buffers)
-        return cls(consts, avals, x64, program, tree, direct)
+        speaks_of_mesh = wishes or any(isinstance(effect, OverMesh) for effect in traced.jaxpr.effects)
+        return cls(consts, avals, x64, program, tree, direct, speaks_of_mesh)
 
 
 def _unflattening(
@@ -160,9 +164,8 @@ class Jitted(Generic[P, R]):
             )
         self._traces = TRACES.traces(fun)
         self._programs: dict[Signature, tuple[Trace, Runnable]] = {}
-        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool], Ready] = {}
+        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool, Mesh], Ready] = {}
         self._wishes = options.in_shardings is not None or options.out_shardings is not None
-        self._mesh = NO_MESH
         self._latest: Ready | None = None
         self._recent: tuple[Signature, tuple[Trace, Runnable]] | None = None
 
@@ -221,32 +224,24 @@ class Jitted(Generic[P, R]):
         avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
             return None
-        self._forget_another_mesh()
-        found = self._flat_programs.get((avals, X64.value))
+        found = self._flat_programs.get((avals, X64.value, MESH.get()))
         if found is None:
             _, key = self._inputs(args, {})
             traced, program = self._program(key, args, {})
-            found = keep(self._flat_programs, (avals, key.x64), Ready.of(avals, key.x64, traced, program), KINDS)
-        if not self._wishes:  # which the shortest way doesn't look at
+            ready = Ready.of(avals, key.x64, traced, program, self._wishes)
+            found = keep(self._flat_programs, (avals, key.x64, key.mesh), ready, KINDS)
+        if not found.speaks_of_mesh:  # which the shortest way doesn't look at
             self._latest = found
         return found
 
     def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         """The program for a call, compiled if need be."""
-        self._forget_another_mesh()
         recent = self._recent
         if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
             return recent[1]
         found = self._programs.get(key) or self._compile(key, args, kwargs)
         self._recent = key, found
         return found
-
-    def _forget_another_mesh(self) -> None:
-        """The mesh in use says what specifications mean."""
-        if self._wishes and MESH.get() is not self._mesh:
-            self._programs.clear()
-            self._flat_programs.clear()
-            self._mesh, self._recent, self._latest = MESH.get(), None, None
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value | NDArray], Signature]:
         """`_flatten` where no transformation is under way: NumPy arrays go to the program as they are."""
@@ -257,7 +252,7 @@ class Jitted(Generic[P, R]):
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return inputs, Signature(in_tree, tuple(avals), statics, X64.value, ())
+        return inputs, Signature(in_tree, tuple(avals), statics, X64.value, (), MESH.get())
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], Signature]:
         dynamic, statics = self._static.split(self._where, args, kwargs)

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import Tracer, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import X64
 from tracefx.core.source import ORIGIN, SCOPE
 from tracefx.core.trees import TreeDef
@@ -48,6 +49,8 @@ class Signature(NamedTuple):
     statics: tuple[Static, ...]
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
+    mesh: Mesh
+    """The one in use, which says what specifications mean."""
 
     def difference(self, new: Signature, names: Sequence[str]) -> str:
         """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
@@ -66,6 +69,8 @@ class Signature(NamedTuple):
             parts.append(f"enable_x64 was {self.x64} and is {new.x64}")
         if self.axes != new.axes:
             parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
+        if self.mesh != new.mesh:
+            parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
 
 
@@ -75,7 +80,7 @@ def _places(statics: Sequence[Static]) -> str:
 
 def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: tuple[Static, ...]) -> Signature:
     axes = current().axes
-    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()) if axes else ())
+    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()) if axes else (), MESH.get())
 
 
 def trace(
