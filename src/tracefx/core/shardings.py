@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
@@ -58,6 +59,9 @@ class Tiling:
 
     def indices(self, shape: Shape) -> list[Index]:
         """For each device the part of an array that it has."""
+        return list(_indices(self, shape))
+
+    def _indices(self, shape: Shape) -> list[Index]:
         tile = self.tile_shape(shape)
         found = []
         for place in self.places:
@@ -86,6 +90,11 @@ class Tiling:
                     parts[place] = np.array(host[index], order="C", copy=True) if copied else np.asarray(host[index])
                 found.append(parts[place])
         return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _indices(tiling: Tiling, shape: Shape) -> list[Index]:
+    return tiling._indices(shape)
 
 
 class Sharding(ABC):
@@ -218,6 +227,9 @@ class NamedSharding(Sharding):
 
     @override
     def tiling(self, ndim: int) -> Tiling:
+        return _tiling(self, ndim)
+
+    def _tiling(self, ndim: int) -> Tiling:
         parts = self.spec.of_rank(ndim)
         if any(isinstance(part, Unconstrained) for part in parts):
             raise ValueError(f"{self.spec} leaves it to the compiler where an array lies, which none is there to say")
@@ -233,6 +245,11 @@ class NamedSharding(Sharding):
     @override
     def __repr__(self) -> str:
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+
+
+@functools.lru_cache(maxsize=1024)
+def _tiling(sharding: NamedSharding, ndim: int) -> Tiling:
+    return sharding._tiling(ndim)
 
 
 @final
