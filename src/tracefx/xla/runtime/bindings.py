@@ -503,9 +503,12 @@ def deleted_error(buffer: Buffer) -> DeletedBufferError:
 
 def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> ExecutionError:
     """What to say of a program that failed: of arguments that were deleted XLA says something else."""
-    for buffer in buffers:
+    for i, buffer in enumerate(buffers):
         if buffer.is_deleted():
-            return deleted_error(buffer)
+            return DeletedBufferError(
+                f"the compiled {name} was given an array, {buffer.aval!r} at place {i}, that was deleted or donated to "
+                "a program: keep a copy before that"
+            )
     return ExecutionError(f"the compiled {name} failed: {error}")
 
 

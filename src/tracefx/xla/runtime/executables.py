@@ -146,7 +146,7 @@ class Executable:
             try:
                 return run(buffers).consume_with_handlers(handlers)
             except JaxRuntimeError as error:
-                raise ExecutionError(f"the compiled {name} failed: {error}") from error
+                raise execution_error(name, error, buffers) from error
 
         return execute
 
