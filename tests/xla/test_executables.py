@@ -82,7 +82,7 @@ def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) ->
     assert same(got, 2 * ones)
     assert runtime.is_deleted(buffer)
     assert executable.memory_analysis().alias_bytes == 32
-    with pytest.raises(runtime.ExecutionError, match="was deleted, or donated to a program"):
+    with pytest.raises(runtime.ExecutionError, match="that was deleted or donated to a program"):
         executable.execute([buffer])
 
 
