@@ -83,6 +83,41 @@ def test_a_traced_function_is_traced_no_more() -> None:
     assert len(traced) == 6
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("jax_allow_f16_reductions", False),
+        ("jax_check_static_indices", True),
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_enable_custom_prng", True),
+        ("jax_numpy_dtype_promotion", "strict"),
+        ("jax_numpy_rank_promotion", "raise"),
+        ("jax_random_seed_offset", 7),
+        ("jax_softmax_custom_jvp", True),
+        ("jax_threefry_partitionable", False),
+    ],
+)
+def test_what_is_traced_follows_the_settings_of_jax(setting: str, value: object) -> None:
+    traced = []
+
+    @from_jax
+    def f(x: Any) -> Any:
+        traced.append(getattr(jax.config, setting))
+        return jax.random.key_data(jax.random.key(3)), x
+
+    before = getattr(jax.config, setting)
+    first, _ = f(X)
+    jax.config.update(setting, value)
+    try:
+        second, _ = f(X)
+        alike(second, jax.random.key_data(jax.random.key(3)))
+    finally:
+        jax.config.update(setting, before)
+    alike(f(X)[0], first)
+    assert len(traced) == 2
+    assert traced[0] == before != traced[1]
+
+
 def test_derivatives_of_functions_are_kept() -> None:
     @jax.custom_jvp
     def f(x: Any, n: Any) -> Any:

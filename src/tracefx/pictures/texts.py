@@ -54,7 +54,8 @@ def stablehlo_lines(text: str) -> tuple[TextLine, ...]:
     return tuple(found)
 
 
-_METADATA: Final = re.compile(r", metadata=\{[^}]*?(?:stack_frame_id=(?P<frame>\d+))?[^}]*\}")
+_METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
+_FRAME: Final = re.compile(r"stack_frame_id=(\d+)")
 _ROW: Final = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
 _TABLES: Final = frozenset({"FileNames", "FunctionNames", "FileLocations", "StackFrames"})
 
@@ -79,7 +80,7 @@ def hlo_lines(text: str) -> tuple[TextLine, ...]:
 
 
 def _hlo_line(line: str, tables: dict[str, dict[str, str]]) -> TextLine:
-    match = re.search(r"stack_frame_id=(\d+)", line)
+    match = _FRAME.search(line)
     frame = _fields(tables["StackFrames"].get(match[1], "")) if match is not None else {}
     location = _fields(tables["FileLocations"].get(frame.get("file_location_id", ""), ""))
     file = tables["FileNames"].get(location.get("file_name_id", ""), "")

@@ -71,14 +71,19 @@ class _Imported:
 
 
 _SETTINGS: Final = (
+    "jax_allow_f16_reductions",
+    "jax_check_static_indices",
     "jax_default_matmul_precision",
     "jax_default_prng_impl",
+    "jax_enable_custom_prng",
     "jax_explicit_x64_dtypes",
     "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion",
+    "jax_random_seed_offset",
+    "jax_softmax_custom_jvp",
     "jax_threefry_partitionable",
 )
-"""Those of JAX's settings that its programs depend on."""
+"""Those of JAX's settings that its programs, or whether there is one, depend on."""
 
 
 def _settings() -> tuple[object, ...]:

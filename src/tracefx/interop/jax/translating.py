@@ -213,11 +213,6 @@ def types_in(theirs: JaxProgram) -> list[ShapedArray]:
     return [type_from_jax(v.aval) for v in opened(theirs)[0].invars]
 
 
-def types_out(theirs: JaxProgram) -> list[ShapedArray]:
-    """The types of the outputs of a program of JAX."""
-    return [type_from_jax(v.aval) for v in opened(theirs)[0].outvars]
-
-
 def given_types(eqn: Equation) -> list[ShapedArray]:
     """The types of an equation's results, as JAX has them."""
     return [type_from_jax(v.aval) for v in eqn.outvars]

@@ -105,8 +105,9 @@ def type_from_jax(aval: jax.core.AbstractValue) -> ShapedArray:
 def as_jax(x: ArrayLike) -> jax.Array:
     """An array of JAX with the numbers, dtype, weak type, or random keys, of `x`.
 
-    On the CPU it shares the memory of arrays that are aligned for XLA, as results of programs and arrays of 64 KiB and
-    more are, but for weakly typed ones and dtypes of less than 8 bits. 64-bit dtypes stay, whatever JAX's setting is.
+    On the CPU it shares the memory of arrays that lie as XLA needs them: what compiled programs give does, and arrays
+    of NumPy's of 64 KiB and more; what a single operation gives may not. It copies the others, weakly typed arrays and
+    those of dtypes of less than 8 bits. 64-bit dtypes stay, whatever JAX's setting is.
     Arrays of `float0`, which JAX has none of, become NumPy's, as JAX has them.
 
     Raises TracerArrayConversionError for a tracer.
