@@ -8,13 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: help test laws demo bench docs lint format types unit clean
+.PHONY: help test laws demo parallel bench docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test     lint, formatting, types and tests"
 	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
+	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"
 	@echo "make bench    ratios of tracefx to JAX"
 	@echo "make docs     the documentation as a site, site/index.html"
 	@echo "make format   rewrite the files as lint and formatter want them"
@@ -31,6 +32,9 @@ laws: $(VENV)/.test
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits
+
+parallel: $(VENV)/.demo
+	$(BIN)/python -m demo.parallel
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,57 @@
+"""The worked example: a GPT trained on a mesh, in several processes too, learns what it learns on one device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+from demo.parallel.model import Sizes, loss
+from demo.parallel.training import by_hand, new_state, step_of, train
+
+SMALL = Sizes(blocks=2, heads=2, head=4, hidden=16, context=8)
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[float]:
+    losses = train(SMALL, 8, 6, None)
+    assert losses[-1] < losses[0]
+    return losses
+
+
+@pytest.mark.parametrize("written", ["jit", "by hand"])
+def test_on_a_mesh_it_learns_what_it_learns_on_one_device(written: str, alone: list[float]) -> None:
+    mesh = fx.make_mesh((4, 2), ("data", "model"))
+    found = train(SMALL, 8, 6, mesh, loss if written == "jit" else by_hand(mesh))
+    np.testing.assert_allclose(found, alone, rtol=2e-5)
+
+
+def test_weights_stay_in_parts() -> None:
+    mesh = fx.make_mesh((4, 2), ("data", "model"))
+    part = fx.NamedSharding(mesh, fx.P(None, None, "model"))
+    state = new_state(SMALL, 0)
+    up = fx.device_put(state.params.blocks.up, part)
+    params = state.params._replace(blocks=state.params.blocks._replace(up=up))
+    text = fx.device_put(np.ones((8, SMALL.context + 1), np.int32), fx.NamedSharding(mesh, fx.P("data")))
+    moved, _ = fx.jit(step_of(loss))(state._replace(params=params), text)
+    assert moved.params.blocks.up.sharding.is_equivalent_to(part, 3)
+
+
+def test_in_two_processes() -> None:
+    command = [sys.executable, "-m", "demo.parallel", "--steps", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "XLA_FLAGS": ""}
+    told = []
+    for options in (["--alone"], ["--processes", "2", "--by-hand"]):
+        run = subprocess.run(
+            [*command, *options], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        told.append([float(line.split()[3]) for line in run.stdout.splitlines() if line.startswith("step")])
+    assert len(told[0]) == 4
+    np.testing.assert_allclose(told[1], told[0], rtol=2e-5)
