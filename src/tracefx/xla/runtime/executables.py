@@ -79,10 +79,31 @@ class MemoryAnalysis:
         )
 
 
-class Executable:
+class Analysed:
+    """What XLA says of a program that it compiled; of one on several devices, of the part of each."""
+
+    __slots__ = ("_loaded",)
+    _loaded: Loaded
+
+    def hlo_text(self) -> str:
+        """The program after XLA's optimizations."""
+        return self._loaded.get_hlo_text()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
+        return {
+            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
+        }
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """What XLA planned to allocate for one execution."""
+        return MemoryAnalysis.of(self._loaded)
+
+
+class Executable(Analysed):
     """A compiled program on one device. `compile_module` and `load_executable` make it."""
 
-    __slots__ = ("_handlers", "_loaded", "_run", "_where", "device", "name", "parameters", "results")
+    __slots__ = ("_handlers", "_run", "_where", "device", "name", "parameters", "results")
 
     name: str
     device: Device
@@ -158,20 +179,6 @@ class Executable:
     def fingerprint(self) -> bytes | None:
         """XLA's digest of the compiled program, if the platform has one."""
         return self._loaded.fingerprint
-
-    def hlo_text(self) -> str:
-        """The program after XLA's optimizations."""
-        return self._loaded.get_hlo_text()
-
-    def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
-        return {
-            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
-        }
-
-    def memory_analysis(self) -> MemoryAnalysis:
-        """What XLA planned to allocate for one execution."""
-        return MemoryAnalysis.of(self._loaded)
 
     def serialize(self, calls_kernels: bool = False) -> bytes:
         """The compiled program with its signature, for `load_executable` in another process on such a host.

@@ -42,7 +42,7 @@ from tracefx.xla.runtime.bindings import (
     spread_put,
 )
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
-from tracefx.xla.runtime.executables import MemoryAnalysis, calling, new_options, signature_of
+from tracefx.xla.runtime.executables import Analysed, calling, new_options, signature_of
 
 
 @final
@@ -148,10 +148,10 @@ def join_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[Buffer]) -> Buff
 
 
 @final
-class SpreadExecutable:
+class SpreadExecutable(Analysed):
     """A compiled program on several devices."""
 
-    __slots__ = ("_functions", "_handlers", "_loaded", "devices", "name", "parameters", "results", "taken", "tilings")
+    __slots__ = ("_functions", "_handlers", "devices", "name", "parameters", "results", "taken", "tilings")
 
     def __init__(
         self,
@@ -201,20 +201,6 @@ class SpreadExecutable:
         results = running.consume_with_handlers(self._handlers)
         done.block_until_ready()
         return results
-
-    def hlo_text(self) -> str:
-        """The program of one device after XLA's optimizations, with what it sends and receives."""
-        return self._loaded.get_hlo_text()
-
-    def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates for one execution on one device."""
-        return {
-            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
-        }
-
-    def memory_analysis(self) -> MemoryAnalysis:
-        """What XLA planned to allocate for one execution on one device."""
-        return MemoryAnalysis.of(self._loaded)
 
 
 def _tilings(
