@@ -90,6 +90,8 @@ OTHERS: Final = {
         # takes a function and a name; gives nothing; both in tests/control/test_composite.py
         *("composite", "dce_sink"),
         *("ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "RaggedDotDimensionNumbers"),
+        # along named axes, beside JAX's in tests/sharding/test_collectives.py
+        *("pbroadcast", "pcast", "pshuffle", "pswapaxes", "ragged_all_to_all"),
     ),
     "numpy.fft": (),
     "numpy.linalg": (),
