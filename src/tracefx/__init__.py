@@ -76,10 +76,6 @@ from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
 from tracefx.transforms.pipelines import Identity as Identity
 from tracefx.transforms.pipelines import Transform as Transform
 from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
-from tracefx.transforms.shard_maps import Pmap as Pmap
-from tracefx.transforms.shard_maps import ShardMap as ShardMap
-from tracefx.transforms.shard_maps import pmap as pmap
-from tracefx.transforms.shard_maps import shard_map as shard_map
 from tracefx.transforms.shardings import get_mesh as get_mesh
 from tracefx.transforms.shardings import make_array_from_callback as make_array_from_callback
 from tracefx.transforms.shardings import make_array_from_process_local_data as make_array_from_process_local_data
@@ -127,6 +123,10 @@ if _TYPE_CHECKING:
     from tracefx.transforms.exporting import load as load
     from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
     from tracefx.transforms.residuals import saved_residuals as saved_residuals
+    from tracefx.transforms.shard_maps import Pmap as Pmap
+    from tracefx.transforms.shard_maps import ShardMap as ShardMap
+    from tracefx.transforms.shard_maps import pmap as pmap
+    from tracefx.transforms.shard_maps import shard_map as shard_map
 
 
 def _load_backend() -> _Backend:
@@ -149,7 +149,6 @@ _NOTEBOOK.provide(_load_notebook)
 
 _LATE: _Final = _MappingProxyType(
     {
-        "Exported": "tracefx.transforms.exporting",
         "custom_batching": "",
         "debug": "",
         "derivatives": "tracefx.handlers",
@@ -157,6 +156,7 @@ _LATE: _Final = _MappingProxyType(
         "dtypes": "",
         "effects_barrier": "tracefx.transforms.callbacks",
         "export": "tracefx.transforms.exporting",
+        "Exported": "tracefx.transforms.exporting",
         "extend": "",
         "flatten_util": "",
         "handlers": "",
@@ -166,6 +166,8 @@ _LATE: _Final = _MappingProxyType(
         "load": "tracefx.transforms.exporting",
         "parse_jaxpr": "tracefx.programs",
         "pictures": "",
+        "Pmap": "tracefx.transforms.shard_maps",
+        "pmap": "tracefx.transforms.shard_maps",
         "print_saved_residuals": "tracefx.transforms.residuals",
         "programs": "",
         "pure_callback": "tracefx.transforms.callbacks",
@@ -173,7 +175,9 @@ _LATE: _Final = _MappingProxyType(
         "rewriting": "",
         "saved_residuals": "tracefx.transforms.residuals",
         "scipy": "",
+        "shard_map": "tracefx.transforms.shard_maps",
         "sharding": "",
+        "ShardMap": "tracefx.transforms.shard_maps",
         "show": "tracefx.pictures",
         "testing": "",
         "tree_util": "",
