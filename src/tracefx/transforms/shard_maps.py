@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar, final, overload
 
 import numpy as np
@@ -19,9 +18,8 @@ from tracefx.core.backend import BACKEND, Device
 from tracefx.core.handler import CURRENT, Handler, as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
-from tracefx.core.primitive import Primitive
 from tracefx.core.trees import PyTree
-from tracefx.core.values import Value
+from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.ops.shape import expand_dims, squeeze
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
@@ -43,31 +41,8 @@ def _places(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 @final
-@frozen(eq=False)
-class Along(Handler):
-    """Hands everything on: it only says which named axes there are."""
-
-    inner: Handler
-    names: Mapping[str, int]
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @property
-    @override
-    def evaluates(self) -> bool:
-        return False
-
-    @property
-    @override
-    def axes(self) -> Mapping[Hashable, int]:
-        return MappingProxyType({**self.inner.axes, **self.names})
-
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        return self.inner.bind(prim, args)
+class Along(NamedAxes):
+    """The axes of a mesh along which devices run a program apart."""
 
 
 def _apart_around(handler: Handler) -> frozenset[str]:
@@ -76,7 +51,7 @@ def _apart_around(handler: Handler) -> frozenset[str]:
     at: Handler | None = handler
     while at is not None:
         if isinstance(at, Along):
-            names |= frozenset(at.names)
+            names |= frozenset(map(str, at.names))
         at = at.below
     return names
 

@@ -27,7 +27,7 @@ from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.errors import EscapedTracerError
-from tracefx.core.handler import CURRENT, Handler, Tracer, current
+from tracefx.core.handler import CURRENT, Tracer, current
 from tracefx.core.jaxpr import Atom, CarriesJaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -37,6 +37,7 @@ from tracefx.core.values import Value
 from tracefx.interop.jax.exporting_places import written_at
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
+from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage
 from tracefx.ops.bit_generator import RngBitGenerator
 from tracefx.ops.keys import RandomBits, RandomFoldIn, RandomSplit
@@ -63,27 +64,10 @@ PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
 
 
 @final
-@frozen(eq=False)
-class _Axes(Handler):
-    """Brings the named axes of JAX's transformations into scope."""
+class _Axes(NamedAxes):
+    """Those of JAX's transformations."""
 
     title: ClassVar[str] = "to_jax"
-    inner: Handler
-    named: Mapping[Any, int]
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @property
-    @override
-    def axes(self) -> Mapping[Any, int]:
-        return MappingProxyType({**self.inner.axes, **self.named})
-
-    @override
-    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        return self.inner.bind(prim, args)
 
 
 def records() -> bool:

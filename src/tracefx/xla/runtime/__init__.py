@@ -1,9 +1,11 @@
 """The runtime: PJRT's client, devices, buffers and executables, and the MLIR bindings that StableHLO is built with.
 
-This is the one place that knows jaxlib's unstable names; what leaves it is typed. jax itself is never imported, and
-four of jaxlib's methods are avoided because they import it on their own account (they give an array's shape a type of
-jax's): `unsafe_buffer_pointer`, `_single_device_array_to_np_array_did_copy`, `disassemble_into_single_device_arrays`
-and `dlpack_managed_tensor_to_buffer`. Loading this module loads XLA, so only code that compiles or runs imports it.
+This is the one place that knows jaxlib's unstable names; what leaves it is typed. It never imports jax, and four of
+jaxlib's methods are avoided because they import it on their own account (they give an array's shape a type of jax's):
+`unsafe_buffer_pointer`, `_single_device_array_to_np_array_did_copy`, `disassemble_into_single_device_arrays` and
+`dlpack_managed_tensor_to_buffer`. There is no other way to take arrays over several devices apart, so who reads such an
+array has jaxlib import jax (`spreading.tiles_of`). Loading this module loads XLA, so only code that compiles or runs
+imports it.
 
 **Who owns memory.** A `Buffer` owns its memory, or holds on to the NumPy array whose memory it borrowed (`put`).
 An array read from a buffer (`to_numpy`) holds on to the buffer's memory and is read-only; while one is alive XLA
