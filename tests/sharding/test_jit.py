@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import JAX, OURS, Library, named
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
@@ -32,7 +33,7 @@ def agree(program: Any, places: bool = True) -> None:
     assert len(ours) == len(theirs) > 0
     for got, want in zip(ours, theirs, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        assert_near(got, want)
         if places:
             assert lies(got) == lies(want), f"{got.sharding} where JAX has {want.sharding}"
 
@@ -134,7 +135,7 @@ def test_places(program: Any) -> None:
 
 def test_arguments_by_name_lie_anywhere() -> None:
     y = fx.jit(lambda x, *, w: x @ w, in_shardings=on(OURS, "x"))(X, w=W)
-    np.testing.assert_allclose(y, X @ W, rtol=1e-5)
+    assert_near(y, X @ W)
     assert y.sharding == on(OURS, "x")
 
 
@@ -308,7 +309,7 @@ def test_what_is_closed_over_says_where_a_program_runs() -> None:
     assert fx.jit(lambda y: x + y)(X).sharding == on(OURS, "x")
     compiled = fx.jit(lambda y: (x * y).sum()).lower(X).compile()
     assert [c.kind for c in compiled.collectives()] == ["all-reduce"]
-    np.testing.assert_allclose(compiled(X), (X * X).sum(), rtol=1e-6)
+    assert_near(compiled(X), (X * X).sum())
 
 
 def test_decompositions_of_a_batch_send_nothing() -> None:
