@@ -141,7 +141,7 @@ class Backend(Protocol):
         ...
 
     def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
-        """The array as another sharding on the same devices says, moved between them."""
+        """The array as another sharding says: on the same devices, or if all of both are this process's."""
         ...
 
     def portable(
@@ -176,8 +176,11 @@ class Backend(Protocol):
         """Those of this process. What nobody put anywhere runs on the first of them."""
         ...
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
-        """An array that lies as `sharding` says, of its tiles on this process's devices."""
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
+        """An array that lies as `sharding` says, of its tiles on this process's devices.
+
+        Nobody writes to them any more, unless they are `copied` first.
+        """
         ...
 
     def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast, overload
 
+import numpy as np
+
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Sharding, SingleDeviceSharding, as_sharding
+from tracefx.core.shardings import Sharding, SingleDeviceSharding, as_sharding, require_cut
 from tracefx.core.trees import PyTree
-from tracefx.core.values import ConcreteArray
-from tracefx.transforms.arguments import flatten_values
-from tracefx.transforms.shardings import placed
+from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
+from tracefx.transforms.shardings import cut_apart, placed
 
 T = TypeVar("T")
 
@@ -115,14 +119,20 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
     >>> device_put(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
     """
-    values, tree = flatten_values(x, "device_put: x")
+    leaves, tree = trees.flatten_leaves(x, LEAF_TYPES)
+    values, avals = to_inputs(leaves, x, "device_put: x")
     where = trees.broadcast_prefix(device, tree, none_is_leaf=True, what="device_put: device", of="x")
-    return tree.unflatten([_put(as_array(v), to) for v, to in zip(values, where, strict=True)])
+    return tree.unflatten([_put(v, aval, to) for v, aval, to in zip(values, avals, where, strict=True)])
 
 
-def _put(x: Array, to: object) -> Array:
+def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     if isinstance(to, Sharding | PartitionSpec):
-        return placed(x, as_sharding(to, "device_put"), "device_put: the array")
+        sharding = as_sharding(to, "device_put")
+        if type(given) is np.ndarray:
+            require_cut(aval, sharding, "device_put: the array")
+            return cut_apart(given, aval, sharding, copied=given.flags.writeable or given.base is not None)
+        return placed(as_array(as_value(given)), sharding, "device_put: the array")
+    x = as_array(as_value(given))
     if to is not None and not (hasattr(to, "process_index") and hasattr(to, "platform")):
         raise TypeError(
             "device_put takes a device of tracefx.devices(), a sharding, or a PartitionSpec while a mesh is in use, "

@@ -32,6 +32,7 @@ from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
 from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, lower_over, plan, whole
+from tracefx.xla.moves import by_tiles
 from tracefx.xla.spread import (
     PLACINGS,
     Anywhere,
@@ -297,10 +298,10 @@ class XlaBackend:
         factory=lambda: OnceCache(4096), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
-    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Anywhere] = field(
+    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = field(
         factory=lambda: OnceCache(4096), init=False
     )
-    """The programs that do nothing but move an array between devices."""
+    """What moves arrays between devices."""
 
     def lower(
         self,
@@ -366,11 +367,14 @@ class XlaBackend:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
-        def program() -> Anywhere:
+        def way() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
+            found = by_tiles(x.aval, x.placed, sharding)
+            if found is not None:
+                return found
             v = Var(0, x.aval)
             return self._anywhere(Jaxpr((), (v,), (), (v,)), "move", (), False, Wishes((x.placed,), (sharding,)))
 
-        (out,) = self.moves.get((x.aval, x.placed, sharding), program)([x])
+        (out,) = self.moves.get((x.aval, x.placed, sharding), way)([x])
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:
@@ -432,10 +436,10 @@ class XlaBackend:
     def local_devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
         kind = type_of_words(aval)
-        tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
-        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, list(map(words_of, tiles)))
+        tiling, spec = widened(sharding.tiling(aval.ndim), kind.ndim), runtime.ArraySpec(kind.shape, kind.dtype)
+        return runtime.put_tiles(spec, tiling, list(map(words_of, tiles)), copy=copied)
 
     def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         kind = type_of_words(aval)

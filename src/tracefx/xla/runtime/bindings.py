@@ -205,7 +205,7 @@ class _SpreadPut(Protocol):
         self,
         aval: ArraySpec,
         sharding: SpreadSharding,
-        xs: list[AnyArray],
+        xs: Sequence[AnyArray] | Sequence[Buffer],
         devices: list[Device],
         committed: bool,
         force_copy: bool,

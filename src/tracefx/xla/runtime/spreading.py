@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 from tracefx.core.shardings import Tiling
 from tracefx.xla.runtime.bindings import (
     BORROW,
+    COPY_NOW,
     AnyArray,
     ArraySpec,
     Buffer,
@@ -109,17 +110,20 @@ def _tiling_of(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) ->
 # ------------------------------------------------------------------ arrays
 
 
-def put_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray]) -> Buffer:
+def put_tiles(
+    spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray] | Sequence[Buffer], *, copy: bool = False
+) -> Buffer:
     """An array whose tiles are these, one for each of this process's devices in the order of the tiling.
 
-    Their memory may become the array's: nobody must write to it any more.
+    The memory of NumPy's arrays may become the array's, so nobody must write to it any more; with `copy` they are
+    copied before this returns. Buffers that lie on their devices already become its own; others are copied.
 
     Raises:
         ExecutionError: if there is no memory for them.
     """
     where = spread(tiling)
     try:
-        return spread_put(spec, where, list(tiles), list(where.local), True, False, BORROW, True)
+        return spread_put(spec, where, tiles, list(where.local), True, False, COPY_NOW if copy else BORROW, True)
     except JaxRuntimeError as error:
         raise ExecutionError(str(error)) from error
 
