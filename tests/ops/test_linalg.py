@@ -291,21 +291,11 @@ def test_programs_that_call_them_are_exported() -> None:
     there = jax.export.deserialize(bytearray(exported.to_jax())).call(K, Y)
     for found in (here, there):
         for got, wanted in zip(fx.tree.leaves(tuple(found)), fx.tree.leaves(want), strict=True):
-            np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("f", "name"),
-    [(linalg.qr, "geqrf"), (linalg.eigh, "eigh"), (linalg.svd, "svd"), (linalg.lu, "lu")],
-    ids=lambda x: getattr(x, "__name__", x),
-)
-def test_what_only_the_cpu_has_says_so(f: Callable[..., Any], name: str) -> None:
-    with pytest.raises(NotImplementedError, match=f"{name} is computed by LAPACK.*can't be compiled for 'cuda'"):
-        fx.export(fx.jit(f), platforms=["cuda"])(K)
+            assert_near(got, wanted)
 
 
 def test_cholesky_and_equations_are_compiled_for_every_platform() -> None:
-    text = fx.export(fx.jit(likelihood), platforms=["cuda"])(K, Y).mlir_module()
+    text = fx.export(fx.jit(likelihood), platforms=["tpu"])(K, Y).mlir_module()
     assert "stablehlo.cholesky" in text
     assert "stablehlo.triangular_solve" in text
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
     from tracefx.core.shardings import NamedSharding
+    from tracefx.core.values import Value
 
 
 class Ir(Protocol):
@@ -110,6 +111,10 @@ class Builder(Protocol):
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         """Add the equations of a program without constants."""
+        ...
+
+    def staged(self, function: Callable[..., Sequence[Value]], operands: Sequence[Ir]) -> list[Ir]:
+        """Add what a function of values binds: a rule may be made of smaller operations on some platforms only."""
         ...
 
     def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:

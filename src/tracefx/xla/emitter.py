@@ -272,15 +272,18 @@ class Emitter:
     def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
         prim = eqn.prim
         if isinstance(prim, Expandable):
-            token = ORIGIN.set(eqn.source)
-            try:
-                body, consts = stage(prim.expand, [x.aval for x in operands])
-            finally:
-                ORIGIN.reset(token)
-            held = [self.constant(np.asarray(c)) for c in consts]
-            self._eqn = None  # whose scopes the smaller operations have themselves
-            return self.inline(body.closed(), [*held, *operands])
+            return self.staged(prim.expand, operands)
         raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
+
+    def staged(self, function: Callable[..., Sequence[Value]], operands: Sequence[Ir]) -> list[Ir]:
+        token = ORIGIN.set(None if self._eqn is None else self._eqn.source)
+        try:
+            body, consts = stage(function, [x.aval for x in operands])
+        finally:
+            ORIGIN.reset(token)
+        held = [self.constant(np.asarray(c)) for c in consts]
+        self._eqn = None  # whose scopes the smaller operations have themselves
+        return self.inline(body.closed(), [*held, *operands])
 
     def emit(
         self,
@@ -471,9 +474,9 @@ class Emitter:
     ) -> list[Ir]:
         if runtime.is_kernel(target):
             self.calls_kernels = True
-            if self.platform == runtime.devices()[0].platform:
+            if self.platform == "cpu":
                 runtime.prepare_kernels()
-        else:
+        elif not runtime.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = call_of(target, config or {}, has_side_effect)
         if layouts is not None:
@@ -492,8 +495,9 @@ class Emitter:
         if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
             function = _on_words(function, [x.aval.dtype for x in operands])
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
-        attributes = call_of(runtime.HOST_CALL, config, has_side_effect)
-        self.targets.add(runtime.HOST_CALL)
+        target = runtime.host_call_target(self.platform)
+        attributes = call_of(target, config, has_side_effect)
+        self.targets.add(target)
         words = map(type_of_words, outs)
         self.host_results.append(tuple([runtime.ArraySpec(kind.shape, kind.dtype) for kind in words]))
         if not self._is_ordered():

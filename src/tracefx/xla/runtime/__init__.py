@@ -93,7 +93,7 @@ from tracefx.xla.runtime.building import (
     token_type,
     verify,
 )
-from tracefx.xla.runtime.callbacks import HOST_CALL, HostFunction
+from tracefx.xla.runtime.callbacks import HostFunction, host_call_target
 from tracefx.xla.runtime.executables import (
     Executable,
     MemoryAnalysis,
@@ -105,6 +105,7 @@ from tracefx.xla.runtime.executables import (
     load_executable,
     prepare_kernels,
 )
+from tracefx.xla.runtime.gpu_kernels import GpuKernel, is_gpu_kernel, plugin_kernels, register_plugin_kernels
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
 from tracefx.xla.runtime.spreading import SpreadExecutable, compile_over, join_tiles, put_tiles, tiles_of
 
@@ -146,7 +147,11 @@ __all__ = [
     "is_kernel",
     "lapack_kernel",
     "prepare_kernels",
-    "HOST_CALL",
+    "GpuKernel",
+    "is_gpu_kernel",
+    "plugin_kernels",
+    "register_plugin_kernels",
+    "host_call_target",
     "HostFunction",
     # building programs
     "Attribute",
