@@ -67,3 +67,25 @@ def test_importing_and_eager_work_load_no_jaxlib() -> None:
         """,
     )
     assert out == "1.0 Array([4., 5.], dtype=float32)\n"
+
+
+def test_importing_and_eager_work_load_what_most_programs_need() -> None:
+    """Control flow, collectives, custom derivatives and most namespaces come when they are asked for."""
+    out = run(
+        {"jax"},
+        """
+        import sys
+        import tracefx as fx, tracefx.numpy as fnp
+
+        x = fnp.arange(6.0).reshape(2, 3)
+        x.at[0].add(1)
+        fx.grad(lambda x: fnp.sum(fnp.tanh(x) ** 2))(x)
+        fx.vmap(fnp.sum)(x)
+        late = "control.scan control.cond control.while_loop control.checkpoint control.custom_jvp control.custom_vjp "
+        late += "control.callback control.shard_map ops.collective ops.exchange nn random linalg transforms.jacobians"
+        print([name for name in late.split() if f"tracefx.{name}" in sys.modules])
+        fx.lax.scan, fx.custom_jvp
+        print([name for name in ("control.scan", "control.custom_jvp") if f"tracefx.{name}" in sys.modules])
+        """,
+    )
+    assert out == "[]\n['control.scan', 'control.custom_jvp']\n"

@@ -20,6 +20,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
+from tracefx.lax.applying import applied_at
 from tracefx.ops.basis import broadcast_to, filled, reduce_sum, reshape, transpose
 from tracefx.ops.bit_generator import rng_bit_generator
 from tracefx.ops.bitwise import bitwise_xor
@@ -32,7 +33,6 @@ from tracefx.ops.representation import bitcast_convert_type
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.shape import iota, squeeze
-from tracefx.transforms.scatter_apply import applied_at
 from tracefx.transforms.vmap import vmap
 
 # ------------------------------------------------------------------ the same under another name, or nothing at all
