@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from typing_extensions import CapsuleType
 
@@ -43,6 +43,11 @@ class Device(Protocol):
     def device_kind(self) -> str: ...
     @property
     def process_index(self) -> int: ...
+
+
+def is_device(x: object) -> TypeGuard[Device]:
+    """Whether it has what devices have: their classes are their runtimes'."""
+    return hasattr(x, "process_index") and hasattr(x, "platform")
 
 
 class Runnable(Protocol):

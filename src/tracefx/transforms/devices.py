@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND, Device, is_device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
@@ -133,7 +133,7 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
             return cut_apart(given, aval, sharding, copied=given.flags.writeable or given.base is not None)
         return placed(as_array(as_value(given)), sharding, "device_put: the array")
     x = as_array(as_value(given))
-    if to is not None and not (hasattr(to, "process_index") and hasattr(to, "platform")):
+    if to is not None and not is_device(to):
         raise TypeError(
             "device_put takes a device of tracefx.devices(), a sharding, or a PartitionSpec while a mesh is in use, "
             f"got {to!r} of type {type(to).__name__}"
@@ -142,7 +142,7 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
         return x
     backend = BACKEND.value
     first = backend.local_devices(backend.platform)[0]
-    device = first if to is None else cast(Device, to)
+    device = first if to is None else to
     if device is not first:
         return placed(x, SingleDeviceSharding(device), "device_put: the array")
     if x.buffer is not None and type(x) is ConcreteArray and backend.device_of(x.buffer) is device:

@@ -31,14 +31,13 @@ from tracefx.xla.disk import Disk
 from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, lower_over, plan, whole
+from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, plan, whole
 from tracefx.xla.moves import by_tiles
 from tracefx.xla.spread import (
     PLACINGS,
     Anywhere,
+    SpreadJob,
     SpreadProgram,
-    compile_spread,
-    mesh_of,
     meshes_of,
     moved,
     no_wishes,
@@ -269,10 +268,7 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 class LoweredSpread:
     """A module for several devices, ready to be compiled."""
 
-    jaxpr: Jaxpr
-    name: str
-    plan: Plan
-    placing: Placing
+    job: SpreadJob
     lowered: Lowered
 
     def text(self, debug_info: bool = False) -> str:
@@ -281,8 +277,7 @@ class LoweredSpread:
     def compile(
         self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
     ) -> SpreadProgram:
-        mesh = mesh_of(self.placing, self.jaxpr)
-        return compile_spread(self.lowered, self.plan, self.placing, self.name, options, mesh)
+        return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
 
 
 @final
@@ -313,8 +308,8 @@ class XlaBackend:
     ) -> LoweredModule | LoweredSpread:
         if wishes is not None or meshes_of(jaxpr):
             placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
-            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
-            return LoweredSpread(jaxpr, name, planned, placing, lower_over(planned, name, placing))
+            spread = self._job_over(jaxpr, name, donated, keep_unused, placing)
+            return LoweredSpread(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
 
@@ -348,12 +343,17 @@ class XlaBackend:
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
     ) -> SpreadProgram:
         def compile_now() -> SpreadProgram:
-            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
-            lowered = lower_over(planned, name, placing)
-            return compile_spread(lowered, planned, placing, name, {}, mesh_of(placing, jaxpr))
+            job = self._job_over(jaxpr, name, donated, keep_unused, placing)
+            return job.done(job.lower, {}, COMPILATION_CACHE.value)
 
         known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](PLACINGS))
         return known.get(placing, compile_now)
+
+    def _job_over(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
+    ) -> SpreadJob:
+        planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
+        return SpreadJob(jaxpr, name, planned, keep_unused, placing, self.disk)
 
     def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
         avals = tuple([x.aval for x in args])

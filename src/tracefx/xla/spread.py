@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, cast, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_words import type_of_words, words_of
 from tracefx.core.literal import Literal
 from tracefx.core.meshes import Mesh
+from tracefx.core.settings import CompilationCache
 from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import (
     NamedSharding,
@@ -32,8 +34,10 @@ from tracefx.core.shardings import (
 from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.xla import runtime
+from tracefx.xla.disk import Disk
 from tracefx.xla.emitter import Lowered
-from tracefx.xla.lower import Argument, Plan, Result
+from tracefx.xla.entries import entry_name_over
+from tracefx.xla.lower import Argument, Plan, Result, lower_over
 from tracefx.xla.traffic import collectives_of
 
 # ------------------------------------------------------------------ where a program runs
@@ -317,29 +321,75 @@ def widened(tiling: Tiling, ndim: int) -> Tiling:
     return Tiling(tiling.devices, tiling.counts + (1,) * missing, tiling.places) if missing else tiling
 
 
-def compile_spread(
-    lowered: Lowered,
-    plan: Plan,
-    placing: Placing,
-    name: str,
-    options: Mapping[str, runtime.CompilerOption],
-    mesh: Mesh | None,
-) -> SpreadProgram:
-    """Compile a program for the devices it is placed on."""
-    free = (
-        [placing.inputs[i] is None for i in plan.kept],
-        [sharding is None for sharding in plan.of_results(placing.outputs)],
-    )
-    executable = runtime.compile_over(
-        lowered.module,
-        lowered.host_functions,
-        lowered.host_results,
-        devices=cast("tuple[runtime.Device, ...]", placing.devices),
-        free=free,
-        name=name,
-        compiler_options=options,
-    )
-    return SpreadProgram(executable, plan, placing, mesh)
+@final
+@frozen(eq=False)
+class SpreadJob:
+    """A program to be compiled for the devices it is placed on, or to be found on disk."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: Plan
+    keep_unused: bool
+    placing: Placing
+    disk: Disk
+
+    @property
+    def free(self) -> tuple[list[bool], list[bool]]:
+        """Of which parameters and of which results XLA may say how they lie."""
+        return (
+            [self.placing.inputs[i] is None for i in self.plan.kept],
+            [sharding is None for sharding in self.plan.of_results(self.placing.outputs)],
+        )
+
+    def lower(self) -> Lowered:
+        return lower_over(self.plan, self.name, self.placing)
+
+    def done(
+        self,
+        lowered: Callable[[], Lowered],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> SpreadProgram:
+        """The program compiled. It is lowered if it has to be."""
+        made = self._made(lowered, options, cache)
+        return SpreadProgram(made, self.plan, self.placing, mesh_of(self.placing, self.jaxpr))
+
+    def _made(
+        self,
+        lowered: Callable[[], Lowered],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> runtime.SpreadExecutable:
+        if cache is None:
+            return self._compiled(lowered(), options)
+        name = entry_name_over(self.jaxpr, self.plan.donated, self.keep_unused, self.placing, self.free, options)
+        if name is None:
+            return self._compiled(lowered(), options)
+        found = self.disk.load(cache, name)
+        if found is not None:
+            with suppress(runtime.LoadError):  # as with programs on one device
+                return runtime.SpreadExecutable.load(found, self._devices, self.free, self.name)
+        module = lowered()
+        made = self._compiled(module, options)
+        if not module.calls_host:
+            with suppress(runtime.CompilationError):
+                self.disk.store(cache, name, made.serialize(module.calls_kernels))
+        return made
+
+    @property
+    def _devices(self) -> tuple[runtime.Device, ...]:
+        return cast("tuple[runtime.Device, ...]", self.placing.devices)
+
+    def _compiled(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> runtime.SpreadExecutable:
+        return runtime.compile_over(
+            lowered.module,
+            lowered.host_functions,
+            lowered.host_results,
+            devices=self._devices,
+            free=self.free,
+            name=self.name,
+            compiler_options=options,
+        )
 
 
 PLACINGS: Final = 256
