@@ -13,7 +13,9 @@ from tracefx.core import errors as errors
 from tracefx.core.array import METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
+from tracefx.core.backend import PLUGINS as _PLUGINS
 from tracefx.core.backend import Backend as _Backend
+from tracefx.core.backend import Plugins as _Plugins
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
@@ -32,6 +34,7 @@ from tracefx.core.source import named_scope as named_scope
 from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
+from tracefx.transforms.devices import default_device as default_device
 from tracefx.transforms.devices import device_count as device_count
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put
@@ -136,6 +139,13 @@ def _load_backend() -> _Backend:
     return XlaBackend()
 
 
+def _load_plugins() -> _Plugins:
+    """jax is imported where there is a plug-in, or one is asked for."""
+    from tracefx.interop.jax.plugins import JaxPlugins
+
+    return JaxPlugins()
+
+
 def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
     """Few programs are looked at in notebooks."""
     from tracefx.pictures import notebook_html
@@ -145,6 +155,7 @@ def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
 
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+_PLUGINS.provide(_load_plugins)
 _NOTEBOOK.provide(_load_notebook)
 
 _HOUSES: _Final = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from typing_extensions import CapsuleType
@@ -165,7 +166,17 @@ class Backend(Protocol):
 
     @property
     def platform(self) -> str:
-        """Where programs run, e.g. `cpu`."""
+        """The name of the platform on whose first device programs run that nobody put anywhere, e.g. `cpu`."""
+        ...
+
+    @property
+    def default_device(self) -> Device:
+        """The device that runs them here: `DEFAULT_DEVICE`, or the first of the platform."""
+        ...
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether that is the host's first, whose arrays are told from those that lie where they were put."""
         ...
 
     @property
@@ -197,17 +208,31 @@ class Backend(Protocol):
         ...
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        """Host memory that nobody writes to any more on a device, the first one by default."""
+        """Host memory that nobody writes to any more on a device, the host's first one by default."""
         ...
 
     def device_of(self, buffer: Buffer) -> Device: ...
 
-    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
-        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have."""
+    def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
+        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have.
+
+        The consumer's `stream` of a GPU waits for the numbers; where there is none, they are waited for here.
+        """
+        ...
+
+    def dlpack_device(self, device: Device) -> tuple[int, int]:
+        """DLPack's numbers for the kind of a device, and for which it is."""
         ...
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be."""
+        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be.
+
+        Without a device it is on the one where the array lies.
+        """
+        ...
+
+    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+        """An array of another library that lies on a device which isn't the host's, as an array that lies there."""
         ...
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
@@ -236,3 +261,38 @@ class Backend(Protocol):
 
 
 BACKEND: Final[Injected[Backend]] = Injected("the backend that runs compiled programs")
+
+
+class Joined(Protocol):
+    """This process among several that work together."""
+
+    @property
+    def link(self) -> object:
+        """Its connection with the others, as XLA knows it."""
+        ...
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def local_ids(self) -> tuple[int, ...] | None:
+        """Which of the machine's devices are its own; None for all."""
+        ...
+
+
+class Plugins(Protocol):
+    """Finds XLA's plug-ins for devices that are not the host's."""
+
+    def client(self, platform: str, joined: Joined | None) -> object:
+        """XLA's client of a platform; PlatformError if there is none."""
+        ...
+
+    def preferred(self, joined: Joined | None) -> str:
+        """The platform that is best to run on, of all that there are."""
+        ...
+
+
+PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
+DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+"""The device that runs what nobody put anywhere, inside `default_device`; None elsewhere."""

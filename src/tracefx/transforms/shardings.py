@@ -110,7 +110,7 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
 def sharding_of(leaf: object) -> Sharding | None:
     """Where an argument was put, or is said to lie; None if it goes where it is needed."""
     if isinstance(leaf, ShardedArray):
-        return leaf.placed
+        return leaf.placed if leaf.committed else None
     return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
 
 

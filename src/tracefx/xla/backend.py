@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device, SupportsDLPack
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable, SupportsDLPack
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped
@@ -36,13 +36,17 @@ from tracefx.xla.moves import by_tiles
 from tracefx.xla.spread import (
     PLACINGS,
     Anywhere,
+    Returning,
     SpreadJob,
     SpreadProgram,
+    Wandering,
+    alone_on,
     meshes_of,
     moved,
     no_wishes,
     placing_for,
     placing_of,
+    placing_on,
     widened,
 )
 
@@ -164,6 +168,11 @@ class Compiled:
         return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        default = DEFAULT_DEVICE.get()
+        return self.here(args) if default is None or default is self.executable.device else self.elsewhere(args)
+
+    def here(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        """`__call__`, whichever device is the default."""
         given = args if self.takes_all else self._given(args)
         buffers: list[Buffer] = []
         for x in given:
@@ -306,8 +315,13 @@ class XlaBackend:
         keep_unused: bool = False,
         wishes: Wishes | None = None,
     ) -> LoweredModule | LoweredSpread:
-        if wishes is not None or meshes_of(jaxpr):
-            placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
+        if wishes is not None or meshes_of(jaxpr) or not self.is_on_host:
+            says_where = wishes is not None or meshes_of(jaxpr)
+            placing = (
+                placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
+                if says_where
+                else placing_on(self.default_device, jaxpr)
+            )
             spread = self._job_over(jaxpr, name, donated, keep_unused, placing)
             return LoweredSpread(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
@@ -322,7 +336,7 @@ class XlaBackend:
         wishes: Wishes | None = None,
         put: bool = False,
     ) -> Compiled | Anywhere:
-        if wishes is not None or put or meshes_of(jaxpr):
+        if wishes is not None or put or meshes_of(jaxpr) or not self.is_on_host:
             return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
@@ -331,9 +345,12 @@ class XlaBackend:
     ) -> Anywhere:
         says_where = wishes is not None or bool(meshes_of(jaxpr))
 
-        def here(args: Sequence[Value | NDArray]) -> Compiled | SpreadProgram:
-            if not says_where and not any(type(x) is ShardedArray for x in args):
-                return self._compiled(jaxpr, name, donated, keep_unused)
+        def here(args: Sequence[Value | NDArray]) -> Runnable:
+            if not says_where and not any(type(x) is ShardedArray and x.committed for x in args):
+                if self.is_on_host:
+                    return Returning(self._compiled(jaxpr, name, donated, keep_unused).here)
+                placing = placing_on(self.default_device, jaxpr)
+                return Wandering(self._compiled_over(jaxpr, name, donated, keep_unused, placing))
             placing = placing_for(name, jaxpr, args, wishes)
             return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
 
@@ -424,11 +441,19 @@ class XlaBackend:
 
     @property
     def platform(self) -> str:
-        return runtime.devices()[0].platform
+        return runtime.default_platform()
+
+    @property
+    def default_device(self) -> Device:
+        return DEFAULT_DEVICE.get() or runtime.default_device()
+
+    @property
+    def is_on_host(self) -> bool:
+        return self.default_device is runtime.devices()[0]
 
     @property
     def process_index(self) -> int:
-        return runtime.client().process_index()
+        return runtime.process_index()
 
     def devices(self, platform: str) -> list[Device]:
         return list(runtime.all_devices(platform))
@@ -456,12 +481,19 @@ class XlaBackend:
     def device_of(self, buffer: Buffer) -> Device:
         return runtime.device_of(cast(runtime.Buffer, buffer))
 
-    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
-        return runtime.to_dlpack(cast(runtime.Buffer, buffer))
+    def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
+        return runtime.to_dlpack(cast(runtime.Buffer, buffer), stream)
+
+    def dlpack_device(self, device: Device) -> tuple[int, int]:
+        return runtime.dlpack_device(cast(runtime.Device, device))
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        where = runtime.devices()[0] if device is None else cast(runtime.Device, device)
-        return runtime.from_dlpack(external, where, copy=copy)
+        return runtime.from_dlpack(external, cast("runtime.Device | None", device), copy=copy)
+
+    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+        buffer = runtime.from_dlpack(external)
+        aval = shared(ShapedArray(buffer.aval.shape, buffer.aval.dtype, weak_type))
+        return ShardedArray(aval, buffer, alone_on(runtime.device_of(buffer)))
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
         return runtime.view_dlpack(external)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias, TypeVar, final
+from typing import TypeAlias, TypeVar, cast, final
 
 import numpy as np
 from attrs import frozen
@@ -103,12 +103,13 @@ def plan(
 def lower(plan: Plan, name: str) -> Lowered:
     """The module that computes what is planned."""
     places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
-    return _lower(plan.computed, name, runtime.devices()[0].platform, _donations(plan.computed, places))
+    return _lower(plan.computed, name, runtime.lowered_for(runtime.devices()[0]), _donations(plan.computed, places))
 
 
 def lower_over(plan: Plan, name: str, placing: Placing) -> Lowered:
     """The module for several devices. How inputs and outputs are cut is said to Shardy, where anything says it."""
-    emitter = Emitter(_new_module(name), placing.devices[0].platform, placing.devices)
+    device = cast(runtime.Device, placing.devices[0])
+    emitter = Emitter(_new_module(name), runtime.lowered_for(device), placing.devices)
     taken = [_laid(emitter, placing.inputs[i], v.aval) for i, v in zip(plan.kept, plan.computed.invars, strict=True)]
     for attributes, i in zip(taken, plan.kept, strict=True):
         if i in plan.donated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast, final
@@ -10,7 +11,7 @@ import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device, Runnable
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import OverMesh
@@ -57,7 +58,7 @@ def placing_for(name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes
     wanted = wishes or no_wishes(jaxpr)
     inputs = []
     for i, (x, wish) in enumerate(zip(args, wanted.inputs, strict=True)):
-        lies = x.placed if isinstance(x, ShardedArray) else None
+        lies = x.placed if isinstance(x, ShardedArray) and x.committed else None
         if lies is not None and wish is not None and lies != wish:
             aval = jaxpr.invars[i].aval
             if not lies.is_equivalent_to(wish, aval.ndim):
@@ -219,7 +220,7 @@ class SpreadProgram:
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._takes[k]
-        if isinstance(x, ShardedArray):
+        if isinstance(x, ShardedArray) and (x.committed or x.placed == sharding):
             if x.placed == sharding and x.placed.devices == self.placing.devices:
                 return x.buffer
             aval = self.plan.computed.in_avals[k]
@@ -292,7 +293,7 @@ class SpreadProgram:
 
 def _in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
     """The tiles of an array that lie on `devices`, in the order in which a tiling counts these."""
-    mine = runtime.client(devices[0].platform).process_index()
+    mine = runtime.process_index()
     local = [d for d in devices if d.process_index == mine]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
@@ -303,7 +304,7 @@ def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     if isinstance(x, Tracer):
         raise escaped(x, ROOT, "as an argument of a compiled program")
     host = words_of(x if isinstance(x, np.ndarray) else numbers(x))
-    mine = runtime.client(tiling.devices[0].platform).process_index()
+    mine = runtime.process_index()
     here = [device.process_index == mine for device in tiling.devices]
     # NumPy's arrays are their caller's again as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).cut(host, here, isinstance(x, np.ndarray))
@@ -396,9 +397,54 @@ PLACINGS: Final = 256
 """Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
 
 
+@functools.lru_cache(maxsize=4096)
+def alone_on(device: runtime.Device) -> SingleDeviceSharding:
+    """The sharding of what lies on one device: always the same object, as calls look for that first."""
+    return SingleDeviceSharding(device)
+
+
+def placing_on(device: Device, jaxpr: Jaxpr) -> Placing:
+    """All of a program on one device."""
+    lies = alone_on(cast(runtime.Device, device))
+    return Placing((device,), (lies,) * len(jaxpr.invars), (lies,) * len(jaxpr.outs))
+
+
+@final
+@frozen(eq=False)
+class Wandering:
+    """A program that runs on a device because it is the default: what it gives isn't committed to stay there."""
+
+    program: SpreadProgram
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        outs = self.program(args)
+        for x in outs:
+            if type(x) is ShardedArray:
+                x.committed = False
+        return outs
+
+
+@final
+@frozen(eq=False)
+class Returning:
+    """A program that runs on the host's first device, to which all arguments are brought."""
+
+    run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+
+
 @final
 class Anywhere:
-    """A program that is compiled once it is known where its arguments lie, for each way in which they do."""
+    """A program that is compiled once it is known where its arguments lie, for each way in which they do.
+
+    Where none is committed to stay where it is, that is for the device which is the default then.
+    """
 
     __slots__ = ("_find", "_known", "_latest")
     on_buffers: Final = None
@@ -406,11 +452,15 @@ class Anywhere:
 
     def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find
-        self._known: dict[tuple[Sharding | None, ...], Runnable] = {}
-        self._latest: tuple[list[Sharding | None], Runnable] | None = None
+        self._known: dict[tuple[Device | Sharding | None, ...], Runnable] = {}
+        self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        lies = [x.placed if type(x) is ShardedArray else None for x in args]
+        lies: list[Device | Sharding | None] = [
+            x.placed if type(x) is ShardedArray and x.committed else None for x in args
+        ]
+        if (default := DEFAULT_DEVICE.get()) is not None:
+            lies.append(default)
         latest = self._latest
         if latest is not None and latest[0] == lies:
             return latest[1](args)

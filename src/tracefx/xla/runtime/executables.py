@@ -32,10 +32,8 @@ from tracefx.xla.runtime.bindings import (
     Loaded,
     LoadError,
     ResultSpec,
-    client,
     device_list,
     device_put,
-    devices,
     execution_error,
     new_assignment,
     new_compile_options,
@@ -289,9 +287,9 @@ def compile_module(
     where = device_list((device,))
     try:
         if host_callbacks:
-            loaded = client(device.platform).compile_and_load(module, where, options, host_callbacks)
+            loaded = device.client.compile_and_load(module, where, options, host_callbacks)
         else:
-            loaded = client(device.platform).compile_and_load(module, where, options)
+            loaded = device.client.compile_and_load(module, where, options)
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
@@ -364,9 +362,7 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
     """
     parameters, results, code = unpacked(data)
     try:
-        loaded = client(device.platform).deserialize_executable(
-            code, device_list((device,)), _compile_options(device, {})
-        )
+        loaded = device.client.deserialize_executable(code, device_list((device,)), _compile_options(device, {}))
     except (JaxRuntimeError, ValueError) as error:
         raise LoadError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
@@ -386,7 +382,7 @@ def compilation_identity(device: Device, compiler_options: Mapping[str, Compiler
 
 def identity_of(device: Device, options: CompileOptions) -> bytes:
     """`compilation_identity`, of all options; the device is one of those that run it."""
-    topology = topology_for_devices(list(devices(device.platform))).fingerprint()
+    topology = topology_for_devices(device.client.local_devices()).fingerprint()
     known = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
     return repr((known, options.SerializeAsString())).encode()
 

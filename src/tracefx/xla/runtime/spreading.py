@@ -32,7 +32,6 @@ from tracefx.xla.runtime.bindings import (
     ResultSpec,
     SpreadSharding,
     assemble,
-    client,
     deleted_error,
     device_list,
     execution_error,
@@ -63,7 +62,7 @@ class Spread(SpreadSharding):
 
     def __init__(self, tiling: Tiling) -> None:
         devices = cast("tuple[Device, ...]", tiling.devices)
-        mine = client(devices[0].platform).process_index()
+        mine = devices[0].client.process_index()
         self.tiling = tiling
         self.listed = devices
         self.local = tuple([d for d in devices if d.process_index == mine])
@@ -228,7 +227,7 @@ class SpreadExecutable(Analysed):
         parameters, results, code = unpacked(data)
         options = _options_over(devices, free, {})
         try:
-            loaded = client(devices[0].platform).deserialize_executable(code, device_list(devices), options)
+            loaded = devices[0].client.deserialize_executable(code, device_list(devices), options)
         except (JaxRuntimeError, ValueError) as error:
             raise LoadError(str(error)) from error
         return cls(name, loaded, devices, parameters, results)
@@ -288,7 +287,7 @@ def compile_over(
     parameters, results = signature_of(module)
     options = _options_over(devices, free, compiler_options or {})
     calls = HostFunctions(functions, given) if functions else None
-    there, where = client(devices[0].platform), device_list(devices)
+    there, where = devices[0].client, device_list(devices)
     try:
         if calls is None:
             loaded = there.compile_and_load(module, where, options)
