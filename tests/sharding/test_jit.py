@@ -506,20 +506,6 @@ def test_lowered_for_what_shapes_say() -> None:
     assert lowered.compile().memory_analysis().output_bytes == X.nbytes // 4
 
 
-def test_programs_over_devices_are_not_exported() -> None:
-    for f in (
-        lambda x: fx.lax.with_sharding_constraint(x, on(OURS, "x")),
-        fx.shard_map(lambda x: x * 2, mesh=OURS.mesh, in_specs=P("x"), out_specs=P("x")),
-    ):
-        with pytest.raises(
-            NotImplementedError, match=r"it speaks of Mesh\(x=4, y=2\), and what is exported runs on one"
-        ):
-            fx.export(fx.jit(f))(X)
-    loaded = fx.load(fx.export(fx.jit(lambda x: x * 2, in_shardings=on(OURS, "x")))(X).serialize())
-    assert loaded.call(put(OURS, "y", x=X)).sharding == on(OURS, "y")
-    assert fx.jit(loaded.call, in_shardings=on(OURS, "x"))(X).sharding == on(OURS, "x")
-
-
 def test_a_program_for_several_devices_is_compiled_for_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "compile_module", lambda *args, **kwargs: pytest.fail("compiled for one device"))
     np.testing.assert_array_equal(fx.jit(lambda x: x * 7)(put(OURS, "x", x=X)), X * 7)
