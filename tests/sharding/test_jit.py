@@ -411,15 +411,6 @@ def test_what_a_callback_raises_ends_the_program_on_all_devices() -> None:
         assert caught.value is error
 
 
-def test_devices_do_nothing_one_after_the_other() -> None:
-    def f(x: Any) -> Any:
-        fx.debug.print("{}", x.sum(), ordered=True)
-        return x
-
-    with pytest.raises(ValueError, match="has no order in which they do things: call with ordered=False"):
-        fx.jit(f)(put(OURS, "x", x=X))
-
-
 # ------------------------------------------------------------------ errors
 
 

@@ -165,6 +165,11 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
         """The types of the results of one call of the function."""
         return ()
 
+    @property
+    def by_parts(self) -> bool:
+        """Whether each device is to call with its parts."""
+        return False
+
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         sizes = tuple([each.size for each in reversed(self.mapped)])
@@ -177,11 +182,15 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         avals = [x.aval for x in operands]
+        by_parts = self.by_parts and not self.mapped  # the elements of a batch are whole
 
         def call(*arrays: NDArray) -> list[NDArray]:
-            return [out.numpy() for out in self.run(list(map(ConcreteArray, avals, arrays)))]
+            # Of operands that are parts the shapes are others.
+            types = [aval.update(shape=x.shape) for aval, x in zip(avals, arrays, strict=True)] if by_parts else avals
+            return [out.numpy() for out in self.run(list(map(ConcreteArray, types, arrays)))]
 
-        return builder.host_call(call, operands, self.abstract_eval(*avals), any(e.observable for e in self.effects))
+        does = any(e.observable for e in self.effects)
+        return builder.host_call(call, operands, self.abstract_eval(*avals), does, by_parts)
 
     def run(self, args: Sequence[ConcreteArray]) -> Sequence[ConcreteArray]:
         """Call the function now, for all elements."""
@@ -324,6 +333,11 @@ class DebugCallback(Shown):
 
     @property
     @override
+    def by_parts(self) -> bool:
+        return self.partitioned
+
+    @property
+    @override
     def effects(self) -> Effects:
         return frozenset({self.effect})
 
@@ -338,6 +352,11 @@ class DebugPrint(Shown):
     fmt: str
     ordered: bool = False
     partitioned: bool = False
+
+    @property
+    @override
+    def by_parts(self) -> bool:
+        return self.partitioned
 
     @property
     @override
