@@ -77,7 +77,6 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.Shard": "`tracefx.sharding.Shard`",
         "jax.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.smap": "`tracefx.shard_map` with `axis_names`",
-        "jax.default_device": "`tracefx.device_put`: what is computed of arrays is computed where they were put",
         "jax.host_count": "`tracefx.process_count`",
         "jax.host_id": "`tracefx.process_index`",
         "jax.host_ids": "`tracefx.process_indices`",

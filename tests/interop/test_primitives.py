@@ -28,6 +28,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive, primitives
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tests.compiling import compiled
 from tests.differential.records import INF, NAN, f32
 from tests.laws import references
@@ -295,7 +296,7 @@ def close(got: Any, want: Any) -> None:
     for ours, theirs in zip(leaves, wanted, strict=True):
         assert isinstance(ours, fx.Array)
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-5, atol=1e-6)
+        assert_near(ours, theirs)
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

@@ -411,15 +411,6 @@ def test_what_a_callback_raises_ends_the_program_on_all_devices() -> None:
         assert caught.value is error
 
 
-def test_devices_do_nothing_one_after_the_other() -> None:
-    def f(x: Any) -> Any:
-        fx.debug.print("{}", x.sum(), ordered=True)
-        return x
-
-    with pytest.raises(ValueError, match="has no order in which they do things: call with ordered=False"):
-        fx.jit(f)(put(OURS, "x", x=X))
-
-
 # ------------------------------------------------------------------ errors
 
 
@@ -504,20 +495,6 @@ def test_lowered_for_what_shapes_say() -> None:
     assert "ENTRY" in lowered.compile().as_text()
     assert lowered.compile().cost_analysis()["flops"] > 0
     assert lowered.compile().memory_analysis().output_bytes == X.nbytes // 4
-
-
-def test_programs_over_devices_are_not_exported() -> None:
-    for f in (
-        lambda x: fx.lax.with_sharding_constraint(x, on(OURS, "x")),
-        fx.shard_map(lambda x: x * 2, mesh=OURS.mesh, in_specs=P("x"), out_specs=P("x")),
-    ):
-        with pytest.raises(
-            NotImplementedError, match=r"it speaks of Mesh\(x=4, y=2\), and what is exported runs on one"
-        ):
-            fx.export(fx.jit(f))(X)
-    loaded = fx.load(fx.export(fx.jit(lambda x: x * 2, in_shardings=on(OURS, "x")))(X).serialize())
-    assert loaded.call(put(OURS, "y", x=X)).sharding == on(OURS, "y")
-    assert fx.jit(loaded.call, in_shardings=on(OURS, "x"))(X).sharding == on(OURS, "x")
 
 
 def test_a_program_for_several_devices_is_compiled_for_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,12 @@ class Backend(Protocol):
         ...
 
     def portable(
-        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+        self,
+        jaxpr: Jaxpr,
+        consts: Sequence[Value],
+        name: str,
+        platforms: Sequence[str],
+        wishes: Wishes | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         """The program for these platforms as bytes for other processes, and which of the other inputs these take.
 

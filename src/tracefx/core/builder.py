@@ -192,10 +192,14 @@ class Builder(Protocol):
         operands: Sequence[Ir],
         outs: Sequence[ShapedArray],
         has_side_effect: bool,
+        partitioned: bool = False,
     ) -> list[Ir]:
         """Add a call of a Python function, which takes and gives NumPy arrays that nobody writes to.
 
         If the operation that is lowered has ordered effects, it happens after those before it. They reach each other
         through loops, branches and calls, whose rules need to do nothing about it.
+
+        In a program on several devices the first of them calls, with whole arrays. If it is `partitioned`, has no
+        results and isn't ordered, each calls with its parts, whose shapes are others.
         """
         ...

@@ -29,10 +29,11 @@ _WORTH_FREEING: Final = 1 << 16  # bytes
 
 
 class ConcreteArray(Array):
-    """Numbers: a NumPy array nobody can write to, a buffer of the host's first device, or both, once both were asked for.
+    """Numbers: a NumPy array nobody can write to, a buffer of the host's first device, or both, if both were used.
 
     They go where they are needed. Those that lie on other devices, or are to stay where they were put, are of the one
-    class below this, `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for one of those.
+    class below this, `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for
+    one of those.
     """
 
     __slots__ = ("__weakref__", "aval", "buffer", "host")

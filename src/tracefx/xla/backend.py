@@ -409,17 +409,24 @@ class XlaBackend:
         return jaxpr.memo.get(("compiled", donated, keep_unused), find)
 
     def portable(
-        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+        self,
+        jaxpr: Jaxpr,
+        consts: Sequence[Value],
+        name: str,
+        platforms: Sequence[str],
+        wishes: Wishes | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         planned, count = whole(jaxpr), len(consts)
         constants = [to_numpy(consts[i]) for i in planned.kept if i < count]
         several = len(platforms) > 1
+        spread = wishes is not None or bool(meshes_of(jaxpr))
+        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
         found: set[bytes] = set()
         for platform in platforms:
-            lowered = lower_for(planned, name, platform, several)
+            lowered = lower_for(planned, name, platform, several, placing)
             if lowered.calls_host:
                 raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
-            found.add(runtime.portable_artifact(lowered.module, constants, int(several)))
+            found.add(runtime.portable_artifact(lowered.module, constants, int(several), spread=spread))
         if len(found) > 1:
             raise NotImplementedError(
                 f"export: {name} is not the same program on {', '.join(platforms)}: export it for each of them alone"

@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Final, final
 
 import jax
@@ -110,10 +111,8 @@ def _why() -> str:
 def _modules() -> Iterator[str]:
     """The names of the modules that are plug-ins, as JAX looks for them."""
     seen = set()
-    try:
-        where = importlib.import_module("jax_plugins").__path__
-    except ImportError:
-        where = []
+    packages = find_spec("jax_plugins")
+    where = [] if packages is None else packages.submodule_search_locations
     here = [name for _, name, _ in pkgutil.iter_modules(where, "jax_plugins.")]
     for name in (*here, *[point.value for point in entry_points(group="jax_plugins")]):
         if name not in seen:

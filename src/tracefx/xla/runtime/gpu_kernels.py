@@ -25,8 +25,10 @@ _part_of: Final[Callable[[str, str], ModuleType | None]] = importlib.import_modu
     "jaxlib.plugin_support"
 ).import_from_plugin
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})
-_LIBRARIES: Final = ("gpu_linalg", "gpu_solver", "gpu_sparse", "gpu_prng")
-"""jaxlib's modules that find the plug-in's, each for its version, and list what is in them."""
+_LIBRARIES: Final = ("_linalg", "_solver", "_sparse", "_hybrid", "_prng")
+"""Modules of a plug-in that list kernels."""
+_BY_PARTS: Final = ("solver_", "hybrid_", "sparse_gtsv2_", "_lu_pivots_")
+"""How the names of those begin, after their platform's letters, that take matrices of a batch in whatever number."""
 
 Handler: TypeAlias = object
 """A capsule with the address of a function, or a dict of such by the stage of an execution that they are for."""
@@ -53,7 +55,7 @@ class _Extension(Protocol):
 
 
 class _Library(Protocol):
-    def registrations(self) -> Mapping[str, list[tuple[str, Handler, int]]]: ...
+    def registrations(self) -> Mapping[str, Handler]: ...
 
 
 def is_gpu_kernel(target: str) -> bool:
@@ -83,16 +85,17 @@ def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
 
     Raises ValueError for another platform.
     """
-    name = _in_capitals(platform)
+    _in_capitals(platform)
     found: dict[str, GpuKernel] = {}
-    hybrid = _part_of(platform, "_hybrid")
-    if hybrid is not None:
-        hybrid.initialize()
-    for each in _LIBRARIES:
-        library = importlib.import_module(f"jaxlib.{each}")
-        apart = library.batch_partitionable_targets() if hasattr(library, "batch_partitionable_targets") else []
-        for target, handler, version in cast(_Library, library).registrations()[name]:
-            found[target] = GpuKernel(handler, version, target in apart)
+    for name in _LIBRARIES:
+        library = _part_of(platform, name)
+        if library is None:
+            continue
+        if name == "_hybrid":
+            library.initialize()
+        beginnings = tuple([_PREFIXES[platform] + each for each in _BY_PARTS])
+        for target, handler in cast(_Library, library).registrations().items():
+            found[target] = GpuKernel(handler, 1, target.startswith(beginnings))
     extension = _extension(platform)
     if extension is not None:
         found |= {target: GpuKernel(handler, 1, False) for target, handler in extension.ffi_handlers().items()}

@@ -30,8 +30,9 @@ _PATHS: Final = "PJRT_NAMES_AND_LIBRARY_PATHS"
 
 
 def client(platform: str = HOST) -> Client:
-    """The PJRT client of a platform, started at the first call: `"cpu"`, `"gpu"`, `"cuda"`, `"tpu"`, any plug-in's name.
+    """The PJRT client of a platform, started at the first call.
 
+    A platform is `"cpu"`, `"gpu"`, `"cuda"`, `"rocm"`, `"tpu"`, or the name of any other plug-in.
     A process that joined others by then (`distributing.join`) knows their devices too.
 
     Raises:
