@@ -407,10 +407,11 @@ def test_a_perceptron_is_trained_as_in_float32() -> None:
     ):
         _, history = train(descend(lambda p, f=f: f(p, x, y), 0.1), layers(1, 32, 32, 1), 400)
         losses[name] = history
-    assert losses["wide"][0] > 0.4
-    assert losses["wide"][-1] < 0.05
+    first, last = losses["wide"][0], losses["wide"][-1]
+    assert first > 0.4
+    assert last < 0.05
     for name in ("bfloat16", "float16"):
-        assert abs(losses[name][-1] - losses["wide"][-1]) < 0.01
+        assert abs(losses[name][-1] - last) < first / 256  # what one rounding to bfloat16 makes of what is learned
 
 
 def transformer(params: Any, tokens: Any) -> Any:
@@ -445,7 +446,7 @@ def test_a_transformer_is_trained_as_in_float32() -> None:
     _, wide = train(descend(lambda p: transformer(p, tokens), 0.3), params, 150)
     _, narrow = train(descend(lambda p: cast(transformer)(p, tokens), 0.3), params, 150)
     assert wide[-1] < 0.5 * wide[0]
-    assert abs(narrow[-1] - wide[-1]) < 0.05
+    assert abs(narrow[-1] - wide[-1]) < wide[0] / 256  # as above
     assert set(dots(cast(transformer), params, tokens)) == {"bf16"}
 
 

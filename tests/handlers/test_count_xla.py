@@ -289,6 +289,7 @@ LARGER: Final = {
 def test_flops_of_a_compiled_program_of_products_are_those_counted(name: str) -> None:
     case = CASES[name]
     found, _ = theirs(compiled(name).cost_analysis())
+    # XLA makes one operation of several on single elements, or several of one: the products are most of the work.
     assert ours(count(case.function_of(OURS))(*case.arguments))[0] == pytest.approx(found, rel=0.015)
 
 

@@ -24,7 +24,7 @@ from tracefx.control.call import Call
 from tracefx.control.scan import Scan
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.interop.jax import from_jax
+from tracefx.interop.jax import as_jax, from_jax
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SUMMED, TWICE, Ulps
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
@@ -285,6 +285,31 @@ def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
         f(X, options=Holder())
     with pytest.raises(TypeError, match="from_jax takes a function, got 3"):
         from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_an_array_of_tracefx_that_a_function_closes_over_is_told() -> None:
+    w = fx.numpy.arange(3.0)
+
+    def scaled(x: Any) -> Any:
+        return x * w
+
+    def dot(x: jax.Array, y: Any) -> jax.Array:
+        return from_jax(lambda x: jnp.dot(x, y))(x)
+
+    told = (
+        r"from_jax: {0} closes over {1}, an array f32\[3\] of tracefx, which JAX doesn't know: pass {1} to the function"
+    )
+    either = " as an argument, or let it close over tracefx.interop.jax.as_jax"
+    with pytest.raises(TypeError, match=told.format("scaled", "w") + either):
+        from_jax(scaled)(X)
+    with pytest.raises(TypeError, match=told.format("<lambda>", "w") + either):  # by what it calls
+        fx.jit(from_jax(lambda x: jnp.sum(scaled(x))))(X)
+    with pytest.raises(TypeError, match=told.format("<lambda>", "y") + " as an argument$"):  # y being a tracer
+        fx.grad(dot, argnums=1)(X, w)
+    with pytest.raises(TypeError, match="unsupported operand"):  # which has to do with another
+        from_jax(lambda x: (w, x + None))(X)
+    theirs = as_jax(w)
+    assert from_jax(lambda x: x * theirs)(X).tolist() == [0, -1, 4]
 
 
 def test_nodes_of_tracefx_alone_are_refused() -> None:

@@ -84,7 +84,7 @@ def test_narrow_floats_are_not_rounded_at_every_step(name: str) -> None:
     x = (1 + np.linspace(-0.01, 0.01, 1000)).astype(dtypes.bfloat16)
     want = to_numpy(f(x.astype(np.float32)))
     for got in (f(x), fx.jit(f)(x)):
-        assert_near(to_numpy(got), want, Ulps(narrow=1))
+        assert_near(to_numpy(got), want, Ulps(narrow=1))  # one rounding, at the end
 
 
 def test_derivatives_where_factors_are_zero() -> None:

@@ -98,7 +98,7 @@ def test_qr(dtype: Any, shape: tuple[int, int]) -> None:
     q, r, places = numbers(*linalg.qr(array(x), pivoting=True))
     assert_near(q @ r, np.take_along_axis(x, places[..., None, :], -1))
     sizes = np.abs(np.diagonal(r, 0, -2, -1))
-    assert (np.diff(sizes) <= 1e-5).all()
+    assert (np.diff(sizes) <= 0).all()
     raw, taus = fnp.linalg.qr(array(x), "raw")
     reflections = fnp.linalg.matrix_transpose(raw)
     q = np.asarray(fnp.linalg.qr(array(x), "complete").Q)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Self, cast, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -289,17 +289,23 @@ class LoweredSpread:
         return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
 
 
+KEPT: Final = 1024
+"""Programs that are kept after their functions are gone. Each takes three to twenty mappings of memory, of which Linux
+gives a process 65530.
+"""
+
+
 @final
 @frozen(eq=False)
 class XlaBackend:
     """Runs each program compiled; programs that are equal but for names share an executable."""
 
     executables: OnceCache[tuple[bytes, tuple[int, ...], bool], Compiled] = field(
-        factory=lambda: OnceCache(4096), init=False
+        factory=lambda: OnceCache(KEPT), init=False
     )
     disk: Disk = field(factory=Disk, init=False)
     operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Anywhere] = field(
-        factory=lambda: OnceCache(4096), init=False
+        factory=lambda: OnceCache(KEPT), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
     moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = field(
