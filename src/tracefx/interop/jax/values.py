@@ -22,7 +22,6 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.handler import Tracer
 from tracefx.core.key_words import keys_of, words_of
-from tracefx.core.sharded import ShardedArray
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, to_numpy
 
 JaxType: TypeAlias = jax.core.ShapedArray
@@ -138,7 +137,7 @@ def _given(value: Value) -> jax.Array:
         words = _placed(words_of(to_numpy(value)))
         keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
         return keys
-    if isinstance(value, ShardedArray) and value.device.platform != "cpu":
+    if isinstance(value, ConcreteArray) and value.device.platform != "cpu":
         found: jax.Array = jax.dlpack.from_dlpack(value)
     else:
         found = _placed(to_numpy(value))
