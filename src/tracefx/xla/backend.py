@@ -342,7 +342,7 @@ class XlaBackend:
         wishes: Wishes | None = None,
         put: bool = False,
     ) -> Compiled | Anywhere:
-        if wishes is not None or put or meshes_of(jaxpr) or not self.is_on_host:
+        if wishes is not None or put or meshes_of(jaxpr) or not self._is_simple:
             return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
@@ -447,7 +447,7 @@ class XlaBackend:
         return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
-        if any(type(x) is ShardedArray for x in args):
+        if not self._is_simple or any(type(x) is ShardedArray for x in args):
             there = jaxpr.memo.get("anywhere", lambda: self._anywhere(jaxpr, name, (), False, None))
             return there(args)
         return self.compiled(jaxpr, name)(args)
@@ -463,6 +463,11 @@ class XlaBackend:
     @property
     def is_on_host(self) -> bool:
         return self.default_device is runtime.devices()[0]
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether a program may be kept as one for the host's first device: nobody says otherwise."""
+        return self.is_on_host and runtime.default_device() is runtime.devices()[0]
 
     @property
     def process_index(self) -> int:

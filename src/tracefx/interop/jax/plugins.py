@@ -5,6 +5,7 @@ JAX has one client of a platform in a process, and so has tracefx: the same one,
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import pkgutil
 from collections.abc import Iterator
@@ -68,7 +69,10 @@ def _join(joined: Joined) -> None:
             "call tracefx.distributed.initialize, then tracefx.devices, before jax runs anything"
         )
     state.client, state.process_id, state.num_processes = joined.link, joined.index, joined.count
+    # When the process ends, jax would part from the others with it, before tracefx does.
+    atexit.register(setattr, state, "client", None)
     if joined.local_ids is not None:
+        jax.config.update("jax_num_cpu_devices", len(joined.local_ids))  # type: ignore[no-untyped-call]  # as below
         ids = ",".join(map(str, joined.local_ids))
         for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
             jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # jax says no types here
