@@ -74,6 +74,8 @@ class Layouts:
     operands: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, int], ...] = ()
+    own: int = 2
+    """How many axes the largest of the arrays have but for those of the batch, which come first."""
 
 
 class Builder(Protocol):

@@ -488,7 +488,7 @@ class Emitter:
         if layouts is not None:
             attributes |= layout_attributes(layouts)
             if len(self.devices) > 1:
-                attributes |= batch_attributes([x.aval for x in operands], outs)
+                attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def host_call(
