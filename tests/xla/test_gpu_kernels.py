@@ -334,10 +334,17 @@ def test_implementations_that_gpus_lack_are_refused(f: Callable[..., Any], messa
         fx.export(fx.jit(f), platforms=["cuda"])(np.ones((3, 3), np.float32))
 
 
-def test_cusolver_finds_eigenvalues_if_it_is_named() -> None:
-    def f(x: Any) -> Any:
-        return ours.eig(x, compute_left_eigenvectors=False, implementation=ours.EigImplementation.CUSOLVER)
+@pytest.mark.parametrize("named", [True, False])
+def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "offers", lambda target: target == "cusolver_geev_ffi")
+    which = ours.EigImplementation.CUSOLVER if named else None
 
+    def f(x: Any) -> Any:
+        return ours.eig(x, compute_left_eigenvectors=False, implementation=which)
+
+    if not named:
+        ((target, *_),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "rocm"))
+        assert target == "hiphybrid_eig_real"
     ((target, types, attributes),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "cuda"))
     assert target == "cusolver_geev_ffi"
     real, whole, info = "tensor<2x3x3xf32>", "tensor<2x3xcomplex<f32>>", "tensor<2xi32>"

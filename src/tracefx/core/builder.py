@@ -160,6 +160,10 @@ class Builder(Protocol):
         """
         ...
 
+    def offers(self, target: str) -> bool:
+        """Whether a library that is new enough for a kernel, which older ones lack, is installed where one builds."""
+        ...
+
     def apart(
         self,
         jaxpr: Jaxpr,

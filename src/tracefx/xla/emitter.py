@@ -491,6 +491,9 @@ class Emitter:
                 attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
+    def offers(self, target: str) -> bool:
+        return runtime.offers(target)
+
     def host_call(
         self,
         function: Callable[..., Sequence[NDArray]],
