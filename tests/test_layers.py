@@ -30,6 +30,7 @@ ORDER = (
     "numpy",
     "flatten_util",
     "dtypes",
+    "typing",
     "random",
     "nn",
     "image",

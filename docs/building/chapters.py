@@ -170,6 +170,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.tree_util"),
     Chapter("tracefx.flatten_util"),
     Chapter("tracefx.dtypes"),
+    Chapter("tracefx.typing"),
     Chapter("tracefx.debug"),
     Chapter("tracefx.sharding"),
     Chapter("tracefx.distributed"),

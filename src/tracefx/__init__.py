@@ -15,10 +15,12 @@ from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
 from tracefx.core.backend import PLUGINS as _PLUGINS
 from tracefx.core.backend import Backend as _Backend
+from tracefx.core.backend import Device as Device
 from tracefx.core.backend import Plugins as _Plugins
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
+from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
@@ -31,7 +33,7 @@ from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
-from tracefx.core.values import get_aval as _get_aval
+from tracefx.ops.typed import typeof as typeof
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
 from tracefx.transforms.devices import default_device as default_device
@@ -74,7 +76,6 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 P = PartitionSpec
-typeof = _get_aval
 
 if _TYPE_CHECKING:
     from tracefx import custom_batching as custom_batching
@@ -95,6 +96,7 @@ if _TYPE_CHECKING:
     from tracefx import sharding as sharding
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
+    from tracefx import typing as typing
     from tracefx.core.check import check_jaxpr as check_jaxpr
     from tracefx.handlers import derivatives as derivatives
     from tracefx.handlers import jet as jet
@@ -161,7 +163,7 @@ _NOTEBOOK.provide(_load_notebook)
 _HOUSES: _Final = {
     "tracefx": (
         "custom_batching custom_derivatives debug distributed dtypes extend flatten_util handlers image nn pictures "
-        "programs random rewriting scipy sharding testing tree_util"
+        "programs random rewriting scipy sharding testing tree_util typing"
     ),
     "tracefx.transforms": "checkpoint_policies",
 }

@@ -70,6 +70,7 @@ FUNCTIONS: Final = frozenset(
 
 OTHERWISE: Final = {
     "nextafter": "XLA works on the bits",
+    "mulhi": "for CPUs it is made of others, which XLA has where it fuses",
     "sharding_constraint": "XLA says -1 of programs on several devices: that it doesn't know",
     "bitcast_convert_type": "XLA counts a flop for an element that is read as another type",
     "argmax": "XLA's step has nine operations: it looks after NaN and the first of equals",

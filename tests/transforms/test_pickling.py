@@ -80,6 +80,13 @@ def test_functions_copy(name: str) -> None:
         assert same(how({"f": made})["f"](2.0), made(2.0))
 
 
+def test_what_makes_programs_pickles() -> None:
+    made = fx.make_jaxpr(split, static_argnums=1, return_shape=True)
+    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        assert again(1.0, 2.0) == made(1.0, 2.0)
+        assert repr(again).startswith("MakeJaxpr(static_argnums=(1,), return_shape=True)(<function split")
+
+
 def test_decorated_functions_pickle_by_name() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     with pytest.raises((pickle.PicklingError, AttributeError), match="Can't pickle|Can't get"):

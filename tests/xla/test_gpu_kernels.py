@@ -28,6 +28,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg as ours
 from tracefx.ops.linalg.eigen import unpacked
 from tracefx.xla import runtime
+from tracefx.xla.emitter import Emitter
 
 REAL: Final = ("float32", "float64")
 ALL: Final = (*REAL, "complex64", "complex128")
@@ -162,6 +163,28 @@ def test_linear_algebra_calls_what_jax_calls(case: Case) -> None:
     for i, dtype in enumerate(case.dtypes):
         our, their = programs_of(case, dtype, case.platforms[i % len(case.platforms)])
         assert calls_of(our) == calls_of(their)
+
+
+def cuts_of(text: str) -> list[tuple[str, str, str]]:
+    """Of each custom call of a batch: its target, how many axes are the batch's, and which sizes are the same."""
+    found = []
+    for line in text.splitlines():
+        match = re.search(
+            r"custom_call @(\w+)\(.*num_batch_dims = \"(\d+)\".*#sdy.op_sharding_rule<(.*?), custom>", line
+        )
+        if match and match[2] != "0":
+            found.append((match[1], match[2], match[3]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", ["lu", "qr", "eigh", "svd", "cholesky", "tridiagonal"])
+def test_devices_take_parts_of_a_batch_as_in_jax(name: str) -> None:
+    _, their = programs_of(case(name, (6, 5, 5)), "float32", "cuda")
+    jaxpr = fx.make_jaxpr(getattr(ours, name))(np.ones((6, 5, 5), np.float32)).jaxpr
+    emitter = Emitter(runtime.new_module("batch"), "cuda", runtime.devices()[:1] * 2)
+    emitter.function("main", jaxpr)
+    assert cuts_of(their)
+    assert cuts_of(str(emitter.module)) == cuts_of(their)
 
 
 # ------------------------------------------------------------------ what it makes of what kernels give
@@ -311,10 +334,17 @@ def test_implementations_that_gpus_lack_are_refused(f: Callable[..., Any], messa
         fx.export(fx.jit(f), platforms=["cuda"])(np.ones((3, 3), np.float32))
 
 
-def test_cusolver_finds_eigenvalues_if_it_is_named() -> None:
-    def f(x: Any) -> Any:
-        return ours.eig(x, compute_left_eigenvectors=False, implementation=ours.EigImplementation.CUSOLVER)
+@pytest.mark.parametrize("named", [True, False])
+def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "offers", lambda target: target == "cusolver_geev_ffi")
+    which = ours.EigImplementation.CUSOLVER if named else None
 
+    def f(x: Any) -> Any:
+        return ours.eig(x, compute_left_eigenvectors=False, implementation=which)
+
+    if not named:
+        ((target, *_),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "rocm"))
+        assert target == "hiphybrid_eig_real"
     ((target, types, attributes),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "cuda"))
     assert target == "cusolver_geev_ffi"
     real, whole, info = "tensor<2x3x3xf32>", "tensor<2x3xcomplex<f32>>", "tensor<2xi32>"

@@ -74,6 +74,8 @@ class Layouts:
     operands: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, int], ...] = ()
+    own: int = 2
+    """How many axes the largest of the arrays have but for those of the batch, which come first."""
 
 
 class Builder(Protocol):
@@ -156,6 +158,10 @@ class Builder(Protocol):
         Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
         and sent away; any other kernel ties the program to this process.
         """
+        ...
+
+    def offers(self, target: str) -> bool:
+        """Whether a library that is new enough for a kernel, which older ones lack, is installed where one builds."""
         ...
 
     def apart(

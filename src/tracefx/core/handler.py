@@ -212,6 +212,23 @@ class handling(Generic[H]):
         self._outer = None
 
 
+def ensure_compile_time_eval() -> handling[Handler]:
+    """A block in which operations are evaluated at once, in functions that are being traced too.
+
+    What is computed in it is known while the program is made: it may decide an `if`, or a shape. Tracers of the program
+    are not known, so they can't take part.
+
+    >>> from tracefx import jit, numpy as fnp
+    >>> def f(x):
+    ...     with ensure_compile_time_eval():
+    ...         n = int(fnp.sqrt(16.0))
+    ...     return x.reshape(n, -1)
+    >>> jit(f)(fnp.ones(8)).shape
+    (4, 2)
+    """
+    return handling(ROOT)
+
+
 def evaluating() -> bool:
     """Whether operations on numbers alone are evaluated here at once."""
     return CURRENT.get().evaluates

@@ -168,6 +168,10 @@ class Sharding(ABC):
         )
 
 
+Place: TypeAlias = Device | Sharding
+"""Where an array may be put."""
+
+
 @final
 @frozen
 class SingleDeviceSharding(Sharding):

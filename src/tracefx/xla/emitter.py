@@ -488,8 +488,11 @@ class Emitter:
         if layouts is not None:
             attributes |= layout_attributes(layouts)
             if len(self.devices) > 1:
-                attributes |= batch_attributes([x.aval for x in operands], outs)
+                attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
+
+    def offers(self, target: str) -> bool:
+        return runtime.offers(target)
 
     def host_call(
         self,

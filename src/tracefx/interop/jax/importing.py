@@ -23,10 +23,11 @@ from tracefx.core.equality import strict
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.meshes import MESH
 from tracefx.core.settings import X64
 from tracefx.core.tree_nodes import NODES, type_name
 from tracefx.core.values import Value, as_value
-from tracefx.interop.jax import callables, controlled, first_order
+from tracefx.interop.jax import callables, controlled, first_order, importing_devices
 from tracefx.interop.jax.counterparts import Counterpart
 from tracefx.interop.jax.foreign import foreign
 from tracefx.interop.jax.reasons import REASONS
@@ -37,7 +38,9 @@ from tracefx.transforms.arguments import require_callable
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType({**first_order.RULES, **controlled.RULES, **callables.RULES})
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {**first_order.RULES, **controlled.RULES, **callables.RULES, **importing_devices.RULES}
+)
 """The rules for JAX's primitives that are no operation of the same name and parameters."""
 KINDS: Final = 1024
 """Of calls that an imported function is known for at a time."""
@@ -88,7 +91,9 @@ _SETTINGS: Final = (
 
 
 def _settings() -> tuple[object, ...]:
-    return tuple([getattr(jax.config, name, None) for name in _SETTINGS])
+    """These, and the meshes in use in both."""
+    said = [getattr(jax.config, name, None) for name in _SETTINGS]
+    return *said, jax.sharding.get_abstract_mesh(), MESH.get()
 
 
 @final

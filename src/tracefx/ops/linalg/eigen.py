@@ -154,8 +154,8 @@ class EigImplementation(Enum):
     """Libraries that find the eigenvalues of a matrix. There is `LAPACK` on the CPU.
 
     On GPUs there is `LAPACK`, which computes on their host; `MAGMA`, if it is installed there; and, of NVIDIA's only,
-    `CUSOLVER` from version 11.7.1 on, which finds no left eigenvectors. Unless one is named, it is MAGMA where it is
-    found and LAPACK elsewhere.
+    `CUSOLVER` from version 11.7.1 on, which finds no left eigenvectors. Unless one is named, it is cuSOLVER where that
+    is installed and can do it; else, for large matrices, MAGMA where it is found; and LAPACK.
     """
 
     CUSOLVER = "cusolver"
@@ -211,13 +211,16 @@ class Eig(Kernel, Differentiable):
 
     def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir) -> list[Ir]:
         config: dict[str, Attr] = dict(zip(("left", "right"), self._asked, strict=True))
-        if self.implementation is not EigImplementation.CUSOLVER:
-            wanted = None if self.implementation is None else self.implementation is EigImplementation.MAGMA
+        chosen = self.implementation
+        if chosen is None and builder.platform == "cuda" and not self.compute_left_eigenvectors:
+            chosen = EigImplementation.CUSOLVER if builder.offers("cusolver_geev_ffi") else None
+        if chosen is not EigImplementation.CUSOLVER:
+            wanted = None if chosen is None else chosen is EigImplementation.MAGMA
             kernel = "hybrid_eig_comp" if dtypes.is_complex(x.aval.dtype) else "hybrid_eig_real"
             config["magma"] = gpu.magma(wanted)
             return self._checked(builder, outs, *gpu.call(builder, kernel, [x], self._results(outs[0], x.aval), config))
         if builder.platform != "cuda":
-            raise NotImplementedError(f"eig: {self.implementation} is not there on {builder.platform!r}")
+            raise NotImplementedError(f"eig: {chosen} is not there on {builder.platform!r}")
         if self.compute_left_eigenvectors:
             raise NotImplementedError("eig: cuSOLVER finds no left eigenvectors; leave implementation or these out")
         results = [x.aval, outs[0], x.aval, x.aval, info_of(x.aval)]

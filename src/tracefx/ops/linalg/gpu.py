@@ -38,10 +38,11 @@ def call(
     aliases: Sequence[tuple[int, int]] = (),
     *,
     by_rows: bool = False,
+    own: int = 2,
 ) -> list[Ir]:
     """The results of a kernel, named without the letters of its platform (`solver_getrf_ffi`, for `cusolver_...`).
 
-    `aliases` as in `Layouts`; with `by_rows`, matrices lie row by row, as everything else does.
+    `aliases` and `own` as in `Layouts`; with `by_rows`, matrices lie row by row, as everything else does.
     """
-    layouts = layouts_of([x.aval for x in operands], outs, aliases, by_rows=by_rows)
+    layouts = layouts_of([x.aval for x in operands], outs, aliases, by_rows=by_rows, own=own)
     return builder.custom_call(_PREFIXES[builder.platform] + kernel, operands, outs, config, layouts=layouts)

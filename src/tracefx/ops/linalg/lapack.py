@@ -166,12 +166,12 @@ def layouts_of(
     aliases: Sequence[tuple[int, int]] = (),
     *,
     by_rows: bool = False,
+    own: int = 2,
 ) -> Layouts:
-    """How what a kernel takes and gives lies in memory: matrices column by column, unless `by_rows`."""
+    """How what a kernel takes and gives lies in memory: matrices column by column, unless `by_rows`. `own` as there."""
     rank = -1 if by_rows else max(a.ndim for a in operands)
-    return Layouts(
-        tuple([_layout(a.ndim, rank) for a in operands]), tuple([_layout(a.ndim, rank) for a in outs]), tuple(aliases)
-    )
+    takes, gives = [tuple([_layout(a.ndim, rank) for a in avals]) for avals in (operands, outs)]
+    return Layouts(takes, gives, tuple(aliases), own)
 
 
 def _layout(ndim: int, rank: int) -> tuple[int, ...]:

@@ -172,7 +172,7 @@ def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
     On a GPU, which starts a program for each step of a loop, a kernel.
     """
     if gpu.on_gpu(builder):
-        return gpu.call(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True)[0]
+        return gpu.call(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
     m, k = out.shape[-1], swaps.aval.shape[-1]
     index, one = ShapedArray((), dtypes.int32), ShapedArray((1,), dtypes.int32)
     flat, steps = ShapedArray((out.size,), dtypes.int32), ShapedArray((swaps.aval.size,), dtypes.int32)

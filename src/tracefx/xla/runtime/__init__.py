@@ -104,7 +104,13 @@ from tracefx.xla.runtime.executables import (
     load_executable,
     prepare_kernels,
 )
-from tracefx.xla.runtime.gpu_kernels import GpuKernel, is_gpu_kernel, plugin_kernels, register_plugin_kernels
+from tracefx.xla.runtime.gpu_kernels import (
+    GpuKernel,
+    is_gpu_kernel,
+    offers,
+    plugin_kernels,
+    register_plugin_kernels,
+)
 from tracefx.xla.runtime.platforms import (
     all_devices,
     client,
@@ -163,6 +169,7 @@ __all__ = [
     "prepare_kernels",
     "GpuKernel",
     "is_gpu_kernel",
+    "offers",
     "plugin_kernels",
     "register_plugin_kernels",
     "host_call_target",

@@ -30,6 +30,9 @@ _LIBRARIES: Final = ("_linalg", "_solver", "_sparse", "_hybrid", "_prng")
 _BY_PARTS: Final = ("solver_", "hybrid_", "sparse_gtsv2_", "_lu_pivots_")
 """How the names of those begin, after their platform's letters, that take matrices of a batch in whatever number."""
 
+_SINCE: Final[Mapping[str, tuple[str, int]]] = MappingProxyType({"cusolver_geev_ffi": ("cusolver_get_version", 11701)})
+"""Kernels that not all versions of their library have: what says the version, and from which one on."""
+
 Handler: TypeAlias = object
 """A capsule with the address of a function, or a dict of such by the stage of an execution that they are for."""
 
@@ -76,6 +79,23 @@ def _known() -> frozenset[str]:
         *("_lu_pivots_to_permutation", "_cholesky_update_ffi", "_tridiagonal_solve_perturbed", "_threefry2x32_ffi"),
     ]
     return frozenset([prefix + kernel for prefix in _PREFIXES.values() for kernel in kernels])
+
+
+@functools.cache
+def offers(target: str) -> bool:
+    """Whether the library of a kernel that is not in all of its versions is installed, and new enough.
+
+    >>> offers("cusolver_getrf_ffi")  # of which no version need be known
+    False
+    """
+    if target not in _SINCE:
+        return False
+    versions = _part_of("cuda", "_versions")
+    asked, least = _SINCE[target]
+    try:
+        return versions is not None and getattr(versions, asked)() >= least
+    except RuntimeError:  # there is the plug-in, and no library
+        return False
 
 
 def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
