@@ -56,6 +56,9 @@ def _started(joined: Joined | None) -> dict[str, object]:
         raise PlatformError(
             f"a plug-in of XLA can't be used: {error}{_why()}. Repair or remove it, {_SWITCH}"
         ) from error
+    except AssertionError as error:  # as jax says that it found nothing at all
+        asked = f"JAX_PLATFORMS={config.jax_platforms.value}"
+        raise PlatformError(f"there are no devices of what {asked} asks for{_why()}. Change it, {_SWITCH}") from error
 
 
 def _join(joined: Joined) -> None:
@@ -91,7 +94,8 @@ def _missing(platform: str, names: list[str], there: list[str]) -> str:
         return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
     why = _why()
     if why:
-        return f"{said}{why}"
+        cuda = ". pip install 'tracefx[gpu]' brings CUDA's libraries; its driver the machine has to have"
+        return f"{said}{why}{cuda if platform in _GPUS else ''}"
     plugins = f"the plug-ins installed are {', '.join(found)}" if found else "no plug-in is installed"
     install = "pip install 'tracefx[gpu]' has one for NVIDIA's" if platform in _GPUS else f"install one for {platform}"
     return f"{said}, and {plugins}: {install}"
