@@ -13,6 +13,7 @@ import tracefx.numpy as fnp
 from tracefx import NamedSharding, P
 from tracefx.core.backend import Device
 from tracefx.core.values import ConcreteArray
+from tracefx.xla import runtime
 
 X: Final = np.arange(16, dtype=np.float32).reshape(4, 4)
 
@@ -115,6 +116,37 @@ def test_what_is_no_device_is_refused() -> None:
         fx.default_device(3).__enter__()  # type: ignore[arg-type]  # which is the test
     with pytest.raises(fx.errors.PlatformError, match="no devices of platform 'nowhere'"):
         fx.default_device("nowhere").__enter__()
+
+
+def test_what_is_on_the_host_is_sent_there_once(there: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = fnp.asarray(X)
+    f = fx.jit(lambda x: x @ held)
+    want = f(held).tolist()
+    monkeypatch.setattr(runtime, "put", lambda *_args, **_: pytest.fail("it was sent again"))
+    assert f(held).tolist() == want
+    assert f(f(held)).device is there
+    held.delete()
+    assert held.is_deleted()
+
+
+def test_calls_again_take_the_short_way(there: Device, host: Device) -> None:
+    """Of arrays of the same types that lie elsewhere, or are committed, it is not taken."""
+    f = fx.jit(lambda x, y: {"sum": x + y})
+    x = fx.device_put(X)
+    for _ in range(3):
+        assert np.array_equal(f(x, x)["sum"], X + X)
+    assert (f(x, x)["sum"].device, f(x, x)["sum"].committed) == (there, False)
+    put = fx.device_put(X, there)
+    assert f(x, put)["sum"].committed
+    assert np.array_equal(f(x, X)["sum"], X + X)
+    assert np.array_equal(f(x, fnp.asarray(X))["sum"], X + X)
+    with fx.default_device(host):
+        assert f(x, x)["sum"].device is host
+    assert f(x, x)["sum"].device is there
+    assert f(x[:2], x[:2])["sum"].shape == (2, 4)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        f(x, x)
 
 
 def test_donation(there: Device) -> None:

@@ -22,7 +22,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes
+from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes, alone_on
 from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
@@ -40,7 +40,6 @@ from tracefx.xla.spread import (
     SpreadJob,
     SpreadProgram,
     Wandering,
-    alone_on,
     meshes_of,
     moved,
     no_wishes,
@@ -129,6 +128,7 @@ class Compiled:
     outputs: tuple[Output, ...]
     elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     """The program where its arguments are, if they are not to be brought to the device it is compiled for."""
+    away: None = field(default=None, init=False)
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
