@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 
 help:
 	@echo "make test     lint, formatting, types and tests"
-	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take"
+	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: 25 minutes"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"
 	@echo "make bench    ratios of tracefx to JAX"

@@ -368,3 +368,17 @@ def test_plugins_that_are_not_there_have_no_kernels() -> None:
     assert runtime.is_gpu_kernel("cusolver_getrf_ffi")
     assert runtime.is_gpu_kernel("hipsparse_gtsv2_ffi")
     assert not runtime.is_gpu_kernel("lapack_sgetrf_ffi")
+    assert runtime.is_hybrid("cuhybrid_geqp3")
+    assert not runtime.is_hybrid("cusolver_getrf_ffi")
+
+
+def test_programs_know_of_kernels_that_compute_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+    monkeypatch.setattr(runtime, "prepare_hybrid_kernels", lambda: prepared.append("there"))
+    for name, calls in (("lu", False), ("eig", True)):
+        emitter = Emitter(runtime.new_module(name), "cuda")
+        emitter.function("main", fx.make_jaxpr(getattr(ours, name))(np.ones((3, 3), np.float32)).jaxpr)
+        lowered = emitter.lowered()
+        assert lowered.calls_kernels is calls
+        assert not lowered.calls_host
+        assert bool(prepared) is calls

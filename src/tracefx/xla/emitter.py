@@ -482,6 +482,9 @@ class Emitter:
             self.calls_kernels = True
             if self.platform == "cpu":
                 runtime.prepare_kernels()
+        elif runtime.is_hybrid(target):
+            self.calls_kernels = True
+            runtime.prepare_hybrid_kernels()
         elif not runtime.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = call_of(target, config or {}, has_side_effect)
