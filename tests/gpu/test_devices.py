@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from tracefx import NamedSharding, P
 from tracefx.core.backend import Device
 from tracefx.core.values import ConcreteArray
 from tracefx.xla import runtime
+from tracefx.xla.runtime.bindings import MLIR_NAME
 
 X: Final = np.arange(16, dtype=np.float32).reshape(4, 4)
 
@@ -249,3 +250,16 @@ def test_loops(there: Device) -> None:
     carry, ys = fx.lax.scan(lambda c, x: (c + x, c), fnp.zeros(4), fx.device_put(X))
     assert carry.device is there
     assert np.array_equal(ys, np.cumsum(np.vstack([np.zeros(4), X]), 0)[:-1])
+
+
+@pytest.mark.parametrize("dtype", list(MLIR_NAME), ids=str)
+def test_memory_that_has_to_be_copied_to_the_host(dtype: np.dtype[np.generic], host: Device) -> None:
+    """Of the host's own devices it is read where it lies; that of others, in this way."""
+    want = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
+    buffer = runtime.put(want, cast(runtime.Device, host))
+    got = runtime.copied_to_host(buffer)
+    assert (got.dtype, got.shape, got.flags.writeable) == (dtype, (2, 3), False)
+    assert got.tobytes() == want.tobytes()
+    runtime.delete(buffer)
+    with pytest.raises(runtime.DeletedBufferError):
+        runtime.copied_to_host(buffer)

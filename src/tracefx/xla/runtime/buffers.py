@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
@@ -210,7 +211,7 @@ class SupportsDLPack(Protocol):
 class _OnStream(Protocol):
     """An array on a GPU, which is told on which stream it will be read."""
 
-    def __dlpack__(self, *, stream: int) -> CapsuleType: ...
+    def __dlpack__(self, *, stream: int | None) -> CapsuleType: ...
 
 
 @final
@@ -313,8 +314,10 @@ def _from_device(external: SupportsDLPack, kind: int, index: int, device: Device
     there = client(platforms[0]).device_from_local_hardware_id(index)
     if device is not None and device is not there:
         raise BufferError(f"from_dlpack: the array lies on {there}, not on {device}: take it as it lies, then move it")
-    try:
+    stream = None
+    with suppress(JaxRuntimeError):  # of plug-ins that have no streams
         stream = there.get_stream_for_external_ready_events()
+    try:
         made = of_capsule(cast(_OnStream, external).__dlpack__(stream=stream), there, stream, copy)
         return made._rewrap_with_aval_and_sharding(ArraySpec(made.aval.shape, made.aval.dtype), placement(there))
     except JaxRuntimeError as error:
