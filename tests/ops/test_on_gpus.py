@@ -173,6 +173,25 @@ def test_narrow_numbers_are_put_in_order(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        *[(dtype, wanted) for dtype in ("int2", "int4", "uint4") for wanted in (None, "float32", "int32")],
+        *[("float4_e2m1fn", wanted) for wanted in (None, "float32")],
+    ],
+)
+def test_narrow_numbers_are_multiplied_on_the_cpu_too(dtype: str, wanted: str | None) -> None:
+    x = np.asarray([[[1, 0, 1], [0, 1, 1]]]).astype(dtypes.as_dtype(dtype))
+
+    def f(x: Any) -> Any:
+        both = lax.conv(x, x[:, :, :2], (1,), "SAME", preferred_element_type=wanted)
+        return lax.dot(x[0], x[0].T, preferred_element_type=wanted), both
+
+    for got, want in zip(fx.jit(f)(x), f(fnp.asarray(x)), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
 def test_the_greatest_of_narrow_numbers_are_found() -> None:
     x = np.asarray([3, 0, 2, 1, 6]).astype(ml_dtypes.float4_e2m1fn)
     for found in (

@@ -234,6 +234,8 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
             pairs = [computed_on_gpus(x.aval.dtype, out.dtype) for x in operands]
             operands = tuple([stablehlo.convert(builder, x, d) for x, (d, _) in zip(operands, pairs, strict=True)])
             added = pairs[0][1]
+        else:
+            operands, added = stablehlo.to_multiply(builder, operands, added)
         attrs = {"precision_config": precision_config(self.precision)}
         return stablehlo.convert(
             builder, self._emit_product(builder, out.update(dtype=added), operands, attrs), out.dtype

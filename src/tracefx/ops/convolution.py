@@ -350,7 +350,8 @@ class ConvGeneralDilated(Operation, Bilinear, ShownAsJax):
             return stablehlo.full(builder, 0, out)
         if builder.platform in stablehlo.GPUS:
             return self._emit_on_gpu(builder, out, *operands)
-        return self._emit_any(builder, out, *operands)
+        operands, added = stablehlo.to_multiply(builder, operands, out.dtype)
+        return stablehlo.convert(builder, self._emit_any(builder, out.update(dtype=added), *operands), out.dtype)
 
     def _emit_on_gpu(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         """cuDNN and MIOpen convolve floats of two lengths, and those of 8 bits in two formats; integers we multiply."""

@@ -12,6 +12,7 @@ from tracefx.core.key_words import type_of_words
 from tracefx.core.literal import Literal, Scalar
 
 GPUS: Final = frozenset({"cuda", "rocm"})
+_MULTIPLIED: Final = frozenset({dtypes.int4, dtypes.uint4, dtypes.float4_e2m1fn})
 
 
 def scalar(builder: Builder, value: Scalar, dtype: dtypes.DType) -> Ir:
@@ -40,14 +41,35 @@ def convert(builder: Builder, x: Ir, dtype: dtypes.DType) -> Ir:
     return builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, dtype)])[0]
 
 
-def in_bytes(builder: Builder, x: Ir) -> Ir:
-    """`x`; of numbers of less than 8 bits, whose order is the same, in a dtype that XLA sorts on every platform."""
+def is_narrow(dtype: dtypes.DType) -> bool:
+    """Whether numbers have less than 8 bits."""
+    return not dtypes.is_bool(dtype) and not dtypes.is_key(dtype) and dtypes.itemsize_bits(dtype) < 8
+
+
+def widened(builder: Builder, x: Ir) -> Ir:
+    """`x`, of narrow numbers as numbers of 8 bits or 16."""
     dtype = x.aval.dtype
-    if builder.platform == "cpu" or dtypes.is_bool(dtype) or dtypes.is_key(dtype) or dtypes.itemsize_bits(dtype) >= 8:
+    if not is_narrow(dtype):
         return x
     if dtypes.is_float(dtype):
         return convert(builder, x, dtypes.bfloat16)
     return convert(builder, x, dtypes.int8 if dtypes.is_signed(dtype) else dtypes.uint8)
+
+
+def in_bytes(builder: Builder, x: Ir) -> Ir:
+    """`x`; of narrow numbers, whose order is the same, in a dtype that XLA sorts on every platform."""
+    return x if builder.platform == "cpu" else widened(builder, x)
+
+
+def to_multiply(builder: Builder, operands: Sequence[Ir], out: dtypes.DType) -> tuple[tuple[Ir, ...], dtypes.DType]:
+    """Operands of a sum of products on the CPU, and what it is added in.
+
+    Of narrow numbers, XLA there adds products of 4 bits alone, and in these.
+    """
+    if all(not is_narrow(x.aval.dtype) or (x.aval.dtype == out and out in _MULTIPLIED) for x in operands):
+        return tuple(operands), out
+    wide = tuple([widened(builder, x) for x in operands])
+    return wide, wide[0].aval.dtype if is_narrow(out) else out
 
 
 def compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:

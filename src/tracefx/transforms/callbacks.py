@@ -156,7 +156,7 @@ def _prepared(
     require_callable(caller, callback)
     if sharding is not None:
         raise NotImplementedError(
-            f"{caller}: there is one device to call from, so sharding must be None, got {sharding!r}"
+            f"{caller}: the first device of a program calls, so sharding must be None, got {sharding!r}"
         )
     avals, out_tree = flatten_avals(result_shape_dtypes, f"{caller}: result_shape_dtypes")
     values, in_tree = flatten_values((args, kwargs), f"{caller}: arguments")
