@@ -274,7 +274,7 @@ def compile_over(
 
     Args:
         module: is left as it is.
-        functions: what custom calls of `HOST_CALL` call, by their `index`.
+        functions: what custom calls of `host_call_target` call, by their `index`.
         given: the types of what each of them gives.
         devices: the partitions, in their order.
         free: of which parameters and of which results XLA may say how they are cut.
