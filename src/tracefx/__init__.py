@@ -21,6 +21,7 @@ from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import handling as handling
+from tracefx.core.handler import typeof as typeof
 from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
@@ -32,7 +33,6 @@ from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
-from tracefx.core.values import get_aval as _get_aval
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
 from tracefx.transforms.checkpointing import checkpoint as checkpoint
@@ -92,7 +92,6 @@ from tracefx.transforms.vmap import vmap as vmap
 
 jacobian = jacrev
 P = PartitionSpec
-typeof = _get_aval
 
 if _TYPE_CHECKING:
     from tracefx import custom_batching as custom_batching

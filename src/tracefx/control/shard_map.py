@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tracefx.control.all_at_once import all_at_once
 from tracefx.control.call import Application
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects, NamedAxis, OverMesh, any_ordered
@@ -23,6 +23,7 @@ from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent, Zero
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import reshape
@@ -127,6 +128,13 @@ class ShardMap(Application, ShownAsJax):
         return list(map(self.joined, body.out_avals, self.out_specs))
 
     # -------------------------------------------------------------- rules
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        # Along axes that it doesn't check nothing is known of values; they are its own, and end here.
+        parts = zip(operands, self.in_specs, strict=True)
+        outs = flow.through(self.jaxpr, [operand.union(spec.names) for operand, spec in parts])
+        return [out.difference(self.axis_names) for out in outs]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

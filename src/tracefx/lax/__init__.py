@@ -19,7 +19,7 @@ from tracefx.core import trees
 from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
 from tracefx.lax.rooms import LATE as _LATE
-from tracefx.ops import collective, exchange, groups, selection
+from tracefx.ops import collective, exchange, groups, selection, varying
 from tracefx.ops.accuracy import AccuracyMode, Tolerance
 from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
@@ -577,7 +577,9 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
 def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     """The arrays of a tree as they are, from here on ones that may differ along the named axis (`to="varying"`).
 
-    Nothing has to be said here: it is seen by itself along which axes arrays differ. ValueError for another `to`.
+    Inside of `shard_map` a derivative with respect to an array that is the same on all devices is the sum of what they
+    have of it; with respect to one that varies, each has its own. Where such arrays meet nothing has to be said.
+    ValueError for another `to`.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x + pcast(1, "batch", to="varying"), axis_name="batch")(iota("int32", 3))
@@ -585,5 +587,5 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     """
     if to != "varying":
         raise ValueError(f"pcast: to must be 'varying', got {to!r}")
-    collective.axes_in_scope("pcast", axis_name)
-    return trees.map(as_array, x)
+    names, _ = collective.axes_in_scope("pcast", axis_name)
+    return trees.map(lambda leaf: as_array(varying.varying(as_array(leaf), names)), x)

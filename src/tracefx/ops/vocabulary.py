@@ -73,6 +73,7 @@ from tracefx.ops.transcendental import (
     Tan,
     Tanh,
 )
+from tracefx.ops.varying import Vary
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
@@ -240,6 +241,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     OptimizationBarrier,
     # collective
     PSum,
+    Vary,
     PMax,
     PMin,
     AxisIndex,
