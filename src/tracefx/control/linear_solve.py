@@ -31,7 +31,6 @@ from tracefx.ops.collective import in_shares, of_shares
 from tracefx.ops.elementwise import add_tangents
 from tracefx.ops.selection import stop_gradient
 
-
 _NOTED: Final = {"hide_default": True, "erased": True, "jax": False}
 
 

@@ -150,6 +150,7 @@ class Eval(Handler):
     """The root: compute now. An evaluation without `evaluates` is asked every time."""
 
     title = "evaluation"
+    checked = NOT_CHECKED
     evaluates: bool = False
 
     @property

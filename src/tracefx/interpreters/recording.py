@@ -94,14 +94,19 @@ class Recording(Handler):
     inner: Handler
     eqns: list[Eqn] = field(factory=list, init=False, repr=False)
     consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
+    checked: Mapping[str, int] = field(init=False, repr=False)
     varying: dict[int, Axes] = field(init=False, repr=False)
     """Along which axes of a mesh variables may differ, for those that may; empty where nobody asks."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
 
+    @checked.default
+    def _checked(self) -> Mapping[str, int]:
+        return self.inner.checked
+
     @varying.default
     def _varying(self) -> dict[int, Axes]:
-        return {-1: NOWHERE} if self.inner.checked else {}
+        return {-1: NOWHERE} if self.checked else {}
 
     @property
     @override

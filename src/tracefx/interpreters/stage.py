@@ -41,7 +41,7 @@ def stage(
     handler = Stage(outer, title)
     names = origins if origins is not None else [None] * len(avals)
     if along is None:
-        along = [frozenset(outer.checked)] * len(avals)
+        along = [frozenset(handler.checked)] * len(avals)
     inputs = [handler.input(*each) for each in zip(avals, names, along, strict=True)]
     token = CURRENT.set(handler)
     try:

@@ -8,7 +8,6 @@ way but where a true cotangent is asked for: by the user, whose function begins 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from math import prod
 from typing import final
 
 from attrs import frozen

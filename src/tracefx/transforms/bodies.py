@@ -121,8 +121,8 @@ def trace_step(
 
     The arguments' leaves are the carry, of structure `tree`, and slices; `carry_out` gives the structure of the carry
     among the results. Where a Python number gives way to another dtype, the body is traced again with that. Where it
-    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again. So it is
-    where a carry differs along more axes of a mesh after a step.
+    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again. Where a
+    carry differs along more axes of a mesh after a step than before, it is traced again too.
     """
     n = len(carry)
     types = [c.aval for c in carry]
