@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import jax
@@ -62,6 +63,46 @@ def _by_hand(lib: Any, np_: Any, mesh: Any, spec: Any) -> Any:
     return step
 
 
+MOVES: Final = (
+    ("from the host", None, (0, "data")),
+    ("from one device", "one", (0, "data")),
+    ("to all devices", (0, "data"), (0,)),
+    ("along another axis", (0, "data"), (0, None, "model")),
+    ("to devices in another order", (0, "data"), (1, "data")),
+)
+"""What moves, from where and to where: along which axes of which of two meshes."""
+
+
+def _moves(meshes: Sequence[fx.Mesh], theirs: Sequence[Any]) -> Iterator[Subject]:
+    """`device_put`. Both may remember what they brought together on the host: the same array is moved each time."""
+    peer = cast(Any, jax)
+
+    def sharding(said: Any) -> tuple[Any, Any]:
+        k, *axes = said
+        return fx.NamedSharding(meshes[k], fx.P(*axes)), peer.NamedSharding(theirs[k], peer.P(*axes))
+
+    for rows in (64, 2048):
+        x = np.ones((rows, 1024), np.float32)
+        for name, start, end in MOVES:
+            a: Any = x
+            b: Any = x
+            if start is not None:
+                old = (fx.devices()[0], jax.devices()[0]) if start == "one" else sharding(start)
+                a, b = fx.device_put(x, old[0]), peer.device_put(x, old[1])
+            ours, jaxs = sharding(end)
+            yield Subject(
+                GROUP,
+                f"{x.nbytes >> 10} KiB moved {name}",
+                partial(_moved, fx.device_put, a, ours),
+                partial(_moved, jax.device_put, b, jaxs),
+                1.2,
+            )
+
+
+def _moved(put: Any, x: Any, where: Any) -> None:
+    put(x, where).block_until_ready()
+
+
 def subjects() -> Iterator[Subject]:
     if len(fx.devices()) < DEVICES or len(jax.devices()) < DEVICES:
         raise RuntimeError(f"the group {GROUP} needs {DEVICES} devices: run it alone, by --only {GROUP}")
@@ -78,6 +119,11 @@ def subjects() -> Iterator[Subject]:
     ours, jaxs = fx.jit(lambda x: x + 1.0), jax.jit(lambda x: x + 1.0)
     yield Subject(
         GROUP, "call of a small program", lambda: ours(a).block_until_ready(), lambda: jaxs(b).block_until_ready(), 1.2
+    )
+
+    yield from _moves(
+        (mesh, fx.Mesh(mesh.devices[::-1], mesh.axis_names)),
+        (theirs, peer.sharding.Mesh(theirs.devices[::-1], theirs.axis_names)),
     )
 
     ws = weights(256)

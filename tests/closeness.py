@@ -16,6 +16,9 @@ from tracefx.testing.tolerances import SUMMED, Ulps, apart
 BESIDE_JAX: Final = Ulps(16, 16, 1, least=1.0)
 """For functions of arrays beside JAX's: of numbers around 1 and above."""
 
+TRANSFORMED: Final = Ulps(32, 32, 2, least=1.0, beside_largest=True)
+"""For derivatives and batches of small programs beside JAX's: its formulas are others."""
+
 
 def assert_near(got: Any, want: Any, tolerance: Ulps = SUMMED, what: str = "") -> None:
     """That two arrays agree in shape and, in the narrower of their dtypes, in their numbers.

@@ -10,6 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax, programs
 
 X = fnp.arange(6.0).reshape(2, 3) / 7
@@ -76,9 +77,7 @@ def test_evaluated_staged_again_and_compiled_are_one(closed: fx.ClosedJaxpr) -> 
     eager, compiled = run(X), fx.jit(run)(X)
     assert [o.aval for o in eager] == [o.aval for o in compiled]
     for got, want in zip(compiled, eager, strict=True):
-        np.testing.assert_allclose(
-            np.asarray(got).astype(np.complex128), np.asarray(want).astype(np.complex128), rtol=2e-6, atol=1e-6
-        )
+        assert_near(got, want)
 
 
 def test_programs_pickle(closed: fx.ClosedJaxpr) -> None:

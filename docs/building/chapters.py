@@ -121,7 +121,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Indexing",
-                "ops.along_axis ops.dynamic ops.indexing ops.scattering ops.windows transforms.scatter_apply",
+                "ops.along_axis ops.dynamic ops.indexing ops.scattering ops.windows lax.applying",
             ),
             Page(
                 "Reductions",
@@ -136,7 +136,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Along mapped axes",
-                "ops.collective ops.exchange ops.groups transforms.shardings",
+                "lax.collectives ops.collective ops.groups transforms.shardings",
                 "psum pmean pmax pmin all_gather psum_scatter ppermute all_to_all",
             ),
         ),
@@ -170,6 +170,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.tree_util"),
     Chapter("tracefx.flatten_util"),
     Chapter("tracefx.dtypes"),
+    Chapter("tracefx.typing"),
     Chapter("tracefx.debug"),
     Chapter("tracefx.sharding"),
     Chapter("tracefx.distributed"),

@@ -6,22 +6,22 @@ from types import MappingProxyType as _MappingProxyType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
 
-from tracefx import custom_derivatives as custom_derivatives
 from tracefx import lax as lax
-from tracefx import nn as nn
 from tracefx import numpy as numpy
 from tracefx import tree as tree
 from tracefx.core import errors as errors
 from tracefx.core.array import METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
+from tracefx.core.backend import PLUGINS as _PLUGINS
 from tracefx.core.backend import Backend as _Backend
-from tracefx.core.check import check_jaxpr as check_jaxpr
+from tracefx.core.backend import Device as Device
+from tracefx.core.backend import Plugins as _Plugins
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
+from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
-from tracefx.core.handler import typeof as typeof
 from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
@@ -33,17 +33,10 @@ from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
-from tracefx.transforms import checkpoint_policies as checkpoint_policies
-from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
-from tracefx.transforms.checkpointing import checkpoint as checkpoint
-from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
-from tracefx.transforms.checkpointing import remat as remat
-from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
-from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
-from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
-from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
+from tracefx.ops.typed import typeof as typeof
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
+from tracefx.transforms.devices import default_device as default_device
 from tracefx.transforms.devices import device_count as device_count
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put
@@ -62,14 +55,6 @@ from tracefx.transforms.gradients import Grad as Grad
 from tracefx.transforms.gradients import ValueAndGrad as ValueAndGrad
 from tracefx.transforms.gradients import grad as grad
 from tracefx.transforms.gradients import value_and_grad as value_and_grad
-from tracefx.transforms.handle import Handle as Handle
-from tracefx.transforms.handle import handle as handle
-from tracefx.transforms.jacobians import Hessian as Hessian
-from tracefx.transforms.jacobians import JacFwd as JacFwd
-from tracefx.transforms.jacobians import JacRev as JacRev
-from tracefx.transforms.jacobians import hessian as hessian
-from tracefx.transforms.jacobians import jacfwd as jacfwd
-from tracefx.transforms.jacobians import jacrev as jacrev
 from tracefx.transforms.jit import Jit as Jit
 from tracefx.transforms.jit import jit as jit
 from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
@@ -90,11 +75,11 @@ from tracefx.transforms.staging import named_call as named_call
 from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
-jacobian = jacrev
 P = PartitionSpec
 
 if _TYPE_CHECKING:
     from tracefx import custom_batching as custom_batching
+    from tracefx import custom_derivatives as custom_derivatives
     from tracefx import debug as debug
     from tracefx import distributed as distributed
     from tracefx import dtypes as dtypes
@@ -102,6 +87,7 @@ if _TYPE_CHECKING:
     from tracefx import flatten_util as flatten_util
     from tracefx import handlers as handlers
     from tracefx import image as image
+    from tracefx import nn as nn
     from tracefx import pictures as pictures
     from tracefx import programs as programs
     from tracefx import random as random
@@ -110,16 +96,36 @@ if _TYPE_CHECKING:
     from tracefx import sharding as sharding
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
+    from tracefx import typing as typing
+    from tracefx.core.check import check_jaxpr as check_jaxpr
     from tracefx.handlers import derivatives as derivatives
     from tracefx.handlers import jet as jet
     from tracefx.pictures import show as show
     from tracefx.programs import parse_jaxpr as parse_jaxpr
+    from tracefx.transforms import checkpoint_policies as checkpoint_policies
     from tracefx.transforms.callbacks import effects_barrier as effects_barrier
     from tracefx.transforms.callbacks import io_callback as io_callback
     from tracefx.transforms.callbacks import pure_callback as pure_callback
+    from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
+    from tracefx.transforms.checkpointing import checkpoint as checkpoint
+    from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
+    from tracefx.transforms.checkpointing import remat as remat
+    from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
+    from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
+    from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
+    from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
     from tracefx.transforms.exporting import Exported as Exported
     from tracefx.transforms.exporting import export as export
     from tracefx.transforms.exporting import load as load
+    from tracefx.transforms.handle import Handle as Handle
+    from tracefx.transforms.handle import handle as handle
+    from tracefx.transforms.jacobians import Hessian as Hessian
+    from tracefx.transforms.jacobians import JacFwd as JacFwd
+    from tracefx.transforms.jacobians import JacRev as JacRev
+    from tracefx.transforms.jacobians import hessian as hessian
+    from tracefx.transforms.jacobians import jacfwd as jacfwd
+    from tracefx.transforms.jacobians import jacobian as jacobian
+    from tracefx.transforms.jacobians import jacrev as jacrev
     from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
     from tracefx.transforms.residuals import saved_residuals as saved_residuals
     from tracefx.transforms.shard_maps import Pmap as Pmap
@@ -135,6 +141,13 @@ def _load_backend() -> _Backend:
     return XlaBackend()
 
 
+def _load_plugins() -> _Plugins:
+    """jax is imported where there is a plug-in, or one is asked for."""
+    from tracefx.interop.jax.plugins import JaxPlugins
+
+    return JaxPlugins()
+
+
 def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
     """Few programs are looked at in notebooks."""
     from tracefx.pictures import notebook_html
@@ -144,57 +157,49 @@ def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
 
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+_PLUGINS.provide(_load_plugins)
 _NOTEBOOK.provide(_load_notebook)
 
-_LATE: _Final = _MappingProxyType(
-    {
-        "custom_batching": "",
-        "debug": "",
-        "derivatives": "tracefx.handlers",
-        "distributed": "",
-        "dtypes": "",
-        "effects_barrier": "tracefx.transforms.callbacks",
-        "export": "tracefx.transforms.exporting",
-        "Exported": "tracefx.transforms.exporting",
-        "extend": "",
-        "flatten_util": "",
-        "handlers": "",
-        "image": "",
-        "io_callback": "tracefx.transforms.callbacks",
-        "jet": "tracefx.handlers",
-        "load": "tracefx.transforms.exporting",
-        "parse_jaxpr": "tracefx.programs",
-        "pictures": "",
-        "Pmap": "tracefx.transforms.shard_maps",
-        "pmap": "tracefx.transforms.shard_maps",
-        "print_saved_residuals": "tracefx.transforms.residuals",
-        "programs": "",
-        "pure_callback": "tracefx.transforms.callbacks",
-        "random": "",
-        "rewriting": "",
-        "saved_residuals": "tracefx.transforms.residuals",
-        "scipy": "",
-        "shard_map": "tracefx.transforms.shard_maps",
-        "sharding": "",
-        "ShardMap": "tracefx.transforms.shard_maps",
-        "show": "tracefx.pictures",
-        "testing": "",
-        "tree_util": "",
-    }
+_HOUSES: _Final = {
+    "tracefx": (
+        "custom_batching custom_derivatives debug distributed dtypes extend flatten_util handlers image nn pictures "
+        "programs random rewriting scipy sharding testing tree_util typing"
+    ),
+    "tracefx.transforms": "checkpoint_policies",
+}
+_LATE_MODULES: _Final = _MappingProxyType(
+    {name: f"{house}.{name}" for house, names in _HOUSES.items() for name in names.split()}
 )
-"""What is loaded when it is first asked for, with the module that has it; without one it is a module itself."""
+"""Namespaces that are loaded when they are first asked for: what most programs do without."""
+
+_ROOMS: _Final = {
+    "core.check": "check_jaxpr",
+    "handlers": "derivatives jet",
+    "pictures": "show",
+    "programs": "parse_jaxpr",
+    "transforms.callbacks": "effects_barrier io_callback pure_callback",
+    "transforms.checkpointing": "Checkpoint checkpoint checkpoint_name remat",
+    "transforms.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
+    "transforms.exporting": "Exported export load",
+    "transforms.handle": "Handle handle",
+    "transforms.jacobians": "Hessian JacFwd JacRev hessian jacfwd jacobian jacrev",
+    "transforms.residuals": "print_saved_residuals saved_residuals",
+    "transforms.shard_maps": "Pmap ShardMap pmap shard_map",
+}
+_LATE: _Final = _MappingProxyType({name: f"tracefx.{room}" for room, names in _ROOMS.items() for name in names.split()})
+"""The modules of names that are loaded when they are first asked for."""
 
 
 def __getattr__(name: str) -> object:
-    where = _LATE.get(name)
-    if where is None:
+    if name in _LATE_MODULES:
+        found: object = _importlib.import_module(_LATE_MODULES[name])
+    elif name in _LATE:
+        found = getattr(_importlib.import_module(_LATE[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = _importlib.import_module(where or f"tracefx.{name}")
-    if where:
-        found = getattr(found, name)
-        globals()[name] = found
+    globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_LATE_MODULES, *_LATE})

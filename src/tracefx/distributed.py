@@ -82,7 +82,7 @@ def initialize(
         index,
         count,
         bind_address=bind,
-        local_devices=_local_count(local_device_ids),
+        local_ids=_local_ids(local_device_ids),
         connect_seconds=_seconds(initialization_timeout, "initialization_timeout"),
         heartbeat_seconds=_seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
         shutdown_seconds=_seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
@@ -109,7 +109,7 @@ def _seconds(given: int, what: str) -> int:
     return given
 
 
-def _local_count(given: int | Sequence[int] | None) -> int | None:
+def _local_ids(given: int | Sequence[int] | None) -> tuple[int, ...] | None:
     said = os.environ.get("JAX_LOCAL_DEVICE_IDS")
     if given is None and said:
         if not all(part.strip().isdecimal() for part in said.split(",")):
@@ -120,7 +120,7 @@ def _local_count(given: int | Sequence[int] | None) -> int | None:
     ids = [given] if isinstance(given, int) else list(given)
     if not ids or len(set(ids)) != len(ids) or any(type(i) is not int or i < 0 for i in ids):
         raise ValueError(f"initialize: local_device_ids are different numbers from 0 on, got {given!r}")
-    return len(ids)
+    return tuple(ids)
 
 
 def is_initialized() -> bool:

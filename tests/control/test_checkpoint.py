@@ -15,6 +15,7 @@ from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.control.everything import agrees, each_axis, normal, sound
 from tests.transforms.oracle import agree, same
 from tracefx.control.checkpoint import Checkpoint
@@ -208,7 +209,7 @@ def test_policies_reach_into_branches(policy: str, which: int) -> None:
     assert residuals(f, W, X) == [X.shape] * IN_BRANCHES[policy]
     for got in (fx.grad(f, (0, 1))(W, X), fx.jit(fx.grad(f, (0, 1)))(W, X)):
         for g, want in zip(got, plain, strict=True):
-            np.testing.assert_allclose(g, want, rtol=1e-5, atol=1e-6)
+            assert_near(g, want)
 
 
 def test_a_bounded_loop_inside() -> None:

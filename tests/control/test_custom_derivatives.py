@@ -500,4 +500,4 @@ def test_rules_may_keep_what_is_no_array() -> None:
         return x
 
     f.defvjp(lambda x: (x, ("mode", abs, x)), lambda res, ct: (res[1](res[2]) * ct if res[0] == "mode" else None,))
-    np.testing.assert_allclose(fx.jit(fx.vmap(fx.grad(fx.jit(f))))(fnp.asarray(X)), np.abs(X))
+    np.testing.assert_array_equal(fx.jit(fx.vmap(fx.grad(fx.jit(f))))(fnp.asarray(X)), np.abs(X))

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tracefx.testing import LAWS, check_function
 from tracefx.testing.laws import jvp_is_the_derivative, text_says_it_all
 from tracefx.testing.programs import Stacked
 from tracefx.testing.strategies import stacked
+from tracefx.testing.tolerances import PROGRAM
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -72,7 +74,7 @@ def test_true_rules_change_nothing(case: Stacked, wrappers: Wrappers) -> None:
         inputs = [fnp.asarray(x) for x in case.inputs()]
         want = np.asarray(case.function(fx, fnp)(*inputs))
         got = wrapped(case, wrappers)(*inputs)
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * max(1.0, np.max(np.abs(want), initial=0.0)))
+        assert_near(got, want, PROGRAM)
 
 
 # Programs that hold functions print and don't parse; differences say nothing near a kink.

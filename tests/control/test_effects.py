@@ -12,6 +12,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.effects import Debugging, InputOutput
 from tracefx.extend import (
     Builder,
@@ -24,6 +25,7 @@ from tracefx.extend import (
     ShapedArray,
     bind1,
 )
+from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.branches import cond
 from tracefx.transforms.checkpointing import checkpoint
 from tracefx.transforms.loops import while_loop
@@ -100,10 +102,10 @@ def test_a_differentiated_scan_does_what_the_scan_does(name: str, options: dict[
     for compiled in (True,) if options else (False, True):
         out, seen = happens(f, x, compiled)
         assert seen == entries
-        assert np.allclose(out, want, rtol=1e-5)
+        assert_near(out, want, ELEMENTARY)
         got, seen = happens(derivative, x, compiled)
         assert seen == entries
-        assert np.allclose(got, slope, rtol=1e-4)
+        assert_near(got, slope, ELEMENTARY)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
@@ -118,7 +120,7 @@ def test_a_checkpointed_function_does_once_what_it_does(compiled: bool) -> None:
     for f, factor, entry in ((shows, 1, 2.0), (counts, 3, 3.0)):
         out, entries = happens(f, fnp.float32(2), compiled)
         assert entries == [entry]
-        assert np.allclose(out, factor * slope)
+        assert_near(out, factor * slope, ELEMENTARY)
 
 
 def powers(log: Log, **options: Any) -> Callable[[Any], Any]:

@@ -14,8 +14,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.control.models import MODELS
 from tests.transforms.oracle import agree
+from tracefx.testing.tolerances import DERIVATIVE
 
 
 def direction(tree: Any) -> Any:
@@ -74,7 +76,7 @@ def compared(
         if b.dtype != jax.dtypes.float0:
             assert np.isfinite(a).all()
             # Steps add their rounding up, by the hundreds of operations in each of them.
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max(initial=1.0), err_msg=str(path))
+            assert_near(a, b, DERIVATIVE, str(path))
 
 
 # JAX differentiates the function itself, not its rule, the second time it comes to a custom_jvp in a scan.

@@ -16,6 +16,7 @@ from hypothesis import given, reject
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tracefx.control import while_loop
 from tracefx.control.cond import Cond
@@ -57,7 +58,7 @@ def in_python(case: Stacked) -> Any:
 def close(got: Any, want: Any) -> None:
     got, want = np.asarray(got), np.asarray(want)
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.max(np.abs(want), initial=0.0)))
+    assert_near(got, want, PROGRAM)
 
 
 @few(16)

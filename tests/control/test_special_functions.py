@@ -10,11 +10,13 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.samples.making import Sample, f32, of, one, two
 from tests.laws.test_operations import values
 from tracefx import lax
 from tracefx.control.special import bessel, incomplete_beta, incomplete_gamma
 from tracefx.testing import check_function, check_primitive, jvp_is_the_derivative, vmap_is_a_loop
+from tracefx.testing.tolerances import Ulps
 
 SHAPES: Final = [0.5, 2.25, 30.0]
 PLACES: Final = [0.75, 1.5, 28.0]
@@ -81,9 +83,8 @@ BETA: Final = (
 )
 
 
-def close(got: Any, want: Any, ulps: float) -> None:
-    out = np.asarray(got)
-    np.testing.assert_allclose(out.astype(np.float64), want, rtol=ulps * float(np.finfo(out.dtype).eps), atol=0)
+CLOSE: Final = Ulps(32, 32)
+"""For series and fractions of up to hundreds of terms, times powers: relative to each number, however small."""
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -95,13 +96,13 @@ def test_incomplete_gamma_functions(dtype: Any) -> None:
         a, x
     )
     for got, want in zip(found, table[:, 2:].T, strict=True):
-        close(got, want, 64)
+        assert_near(got, want, CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_incomplete_beta_function(dtype: Any) -> None:
     table = np.array(BETA)
-    close(lax.betainc(*[fnp.array(c.astype(dtype)) for c in table[:, :3].T]), table[:, 3], 64)
+    assert_near(lax.betainc(*[fnp.array(c.astype(dtype)) for c in table[:, :3].T]), table[:, 3], CLOSE)
 
 
 def test_narrow_floats_are_computed_as_wider_ones() -> None:

@@ -15,7 +15,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
+from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # jax leaves it untyped
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -112,7 +114,7 @@ def agree(op: Operator, x: NDArray, y: object, traced: bool) -> None:
         for got, expected in zip(fx.tree.leaves(ours), jax.tree.leaves(want), strict=True):
             assert isinstance(got, fx.Array)
             assert (got.shape, got.dtype, got.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
-            np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-6)
+            assert_near(got, expected, ELEMENTARY)
 
 
 def test_unary_operators() -> None:

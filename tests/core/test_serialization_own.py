@@ -13,6 +13,7 @@ from hypothesis import given
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tests.laws.samples import SAMPLES, Sample
 from tracefx.core import dtypes
@@ -134,7 +135,7 @@ def test_files_of_version_1() -> None:
     stored = np.load(FILES / "program-1.npz")
     assert len(outs) == len(stored.files)
     for i, out in enumerate(outs):
-        np.testing.assert_allclose(np.asarray(out), stored[f"arr_{i}"], rtol=2e-6)
+        assert_near(out, stored[f"arr_{i}"])
     assert program.eqns[0].source is not None
 
 

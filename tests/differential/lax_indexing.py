@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tests.differential.records import Call, Function, Library, Record, c_grid, call, f32, grid, i32, record
-from tracefx.testing.tolerances import SUMMED, Ulps
+from tracefx.testing.tolerances import EXACT, SUMMED, Ulps, ulps_of
 
 X: Final = grid(3, 4, low=0.5)
 IN: Final = i32([2], [0])
@@ -60,7 +60,7 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
         via=via,
         derivatives=derivatives,
         dtypes=SOME,
-        ulps=Ulps(),
+        ulps=ulps_of("mul") if name == "scatter_mul" else EXACT,
     )
 
 

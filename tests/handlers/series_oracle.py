@@ -10,8 +10,10 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import Array
 from tracefx.core.dtypes import float0
+from tracefx.testing.tolerances import DERIVATIVE, Ulps
 
 Lists: TypeAlias = Sequence[Sequence[Any]]
 
@@ -51,16 +53,8 @@ def pushed(f: Callable[[Any], Any], v: Any) -> Callable[[Any], Any]:
     return lambda x: fx.jvp(f, (x,), (v,))[1]
 
 
-def difference(got: Any, want: Any) -> float:
-    """The greatest difference, beside 1 or the size of what is wanted; NaN and infinities must be the same ones."""
+def same(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
+    """That both have the same dtype, and numbers as near as derivatives of derivatives can be."""
     a, b = np.asarray(got), np.asarray(want)
-    assert a.shape == b.shape
     assert a.dtype == b.dtype
-    if a.dtype == float0:
-        return 0.0
-    if a.dtype.kind not in "fc":
-        return 0.0 if np.array_equal(a, b) else np.inf
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(a - b) / (1 + np.abs(b)))
-    return float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0))
+    assert_near(a, b, tolerance)

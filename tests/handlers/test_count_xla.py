@@ -70,6 +70,7 @@ FUNCTIONS: Final = frozenset(
 
 OTHERWISE: Final = {
     "nextafter": "XLA works on the bits",
+    "mulhi": "for CPUs it is made of others, which XLA has where it fuses",
     "sharding_constraint": "XLA says -1 of programs on several devices: that it doesn't know",
     "bitcast_convert_type": "XLA counts a flop for an element that is read as another type",
     "argmax": "XLA's step has nine operations: it looks after NaN and the first of equals",
@@ -289,6 +290,7 @@ LARGER: Final = {
 def test_flops_of_a_compiled_program_of_products_are_those_counted(name: str) -> None:
     case = CASES[name]
     found, _ = theirs(compiled(name).cost_analysis())
+    # XLA makes one operation of several on single elements, or several of one: the products are most of the work.
     assert ours(count(case.function_of(OURS))(*case.arguments))[0] == pytest.approx(found, rel=0.015)
 
 

@@ -46,7 +46,7 @@ def leaves(found: Explanation[Any]) -> list[Operation]:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_line_with_its_operations(form: str) -> None:
     found = explain(FORMS[form](network))(XS)
-    np.testing.assert_allclose(np.asarray(found.out), np.asarray(network(XS)), rtol=1e-6)
+    assert_near(found.out, network(XS))
     lines = {line.line: line for line in found.lines if any(not op.has_bodies for op in line.operations)}
     assert [n - line_of(network, 0) for n in lines] == [1, 2, 3]
     assert lines[line_of(network, 1)].text == "y = fnp.tanh(x)"
@@ -164,7 +164,7 @@ def test_inside_of_jit_there_are_types_alone() -> None:
         found.append(explain(network)(x))
         return found[-1].out
 
-    np.testing.assert_allclose(np.asarray(f(XS)), np.asarray(network(XS)), rtol=1e-6)
+    assert_near(f(XS), network(XS))
     tanh = found[0].operations[0]
     assert (tanh.name, tanh.count, tanh.values, str(tanh)) == ("tanh", 0, (), "tanh f32[3] -> f32[3]  not run")
 

@@ -7,17 +7,23 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from attrs import evolve
 from numpy.typing import NDArray
 from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax, nn
 from tracefx.extend import MissingRuleError, Primitive, ShapedArray, bind1
 from tracefx.handlers import BoundsRule, Interval, around, bounds, reap, sow
+from tracefx.handlers.intervals.elementwise import FAR
+from tracefx.testing.tolerances import COARSE_DIFFERENCES, ELEMENTARY, EXACT, PROGRAM, Ulps
 
 Floats = NDArray[np.floating[Any]]
 ENDS: Final = (-np.inf, -1e30, -20.0, -3.0, -1.0, -0.25, -1e-3, -0.0, 0.0, 1e-3, 0.25, 1.0, 3.0, 20.0, 1e30, np.inf)
+WIDENED: Final = Ulps(f32=2 * FAR)
+"""By how much ends are moved outwards; a unit in the last place of 1 is two of what is below it."""
 
 
 def intervals(count: int, least: float = -np.inf, most: float = np.inf, seed: int = 0) -> tuple[Floats, Floats]:
@@ -233,16 +239,18 @@ def test_functions_of_arrays(name: str, radius: float) -> None:
 
 def test_bounds_are_no_wider_than_they_must_be() -> None:
     x = Interval(fnp.float32(-1.0), fnp.float32(2.0))
-    np.testing.assert_allclose(bounds(lambda x: x * x)(x), (0.0, 4.0), atol=1e-5)
-    np.testing.assert_allclose(bounds(lambda x: x - x)(x), (0.0, 0.0))
-    np.testing.assert_allclose(bounds(fnp.sin)(x), (np.sin(-1.0), 1.0), rtol=1e-4)
-    np.testing.assert_allclose(bounds(lambda x: fnp.where(x > 3, 100.0, x))(x), (-1.0, 2.0))
-    np.testing.assert_allclose(bounds(nn.relu)(x), (0.0, 2.0))
-    np.testing.assert_allclose(bounds(lambda x: fnp.where(x < 0.5, x, 0.5))(x), (-1.0, 0.5))
-    np.testing.assert_allclose(bounds(lambda x: fnp.where(x < 0.5, -x, x))(x), (-2.0, 2.0))
-    np.testing.assert_allclose(
-        bounds(lambda x: x @ W1)(around(fnp.ones(3), 0.1)).width, 0.2 * abs(W1).sum(0), rtol=1e-4
-    )
+    assert_near(bounds(lambda x: x * x)(x), (0.0, 4.0), ELEMENTARY)
+    assert_near(bounds(lambda x: x - x)(x), (0.0, 0.0), EXACT)
+    assert_near(bounds(fnp.sin)(x), (np.sin(-1.0), 1.0), WIDENED)
+    assert_near(bounds(lambda x: fnp.where(x > 3, 100.0, x))(x), (-1.0, 2.0), EXACT)
+    assert_near(bounds(nn.relu)(x), (0.0, 2.0), EXACT)
+    assert_near(bounds(lambda x: fnp.where(x < 0.5, x, 0.5))(x), (-1.0, 0.5), EXACT)
+    assert_near(bounds(lambda x: fnp.where(x < 0.5, -x, x))(x), (-2.0, 2.0), EXACT)
+    middle, radius = W1.sum(0), 0.1 * abs(W1).sum(0)
+    product = bounds(lambda x: x @ W1)(around(fnp.ones(3), 0.1))
+    terms = evolve(WIDENED, least=float(abs(W1).sum(0).max()))
+    assert_near(product.lo, middle - radius, terms)
+    assert_near(product.hi, middle + radius, terms)
 
 
 def test_with_the_transformations() -> None:
@@ -250,16 +258,16 @@ def test_with_the_transformations() -> None:
         return bounds(mlp)(around(x, 0.1)).width.sum()
 
     x = fnp.asarray([0.3, -0.2, 1.0])
-    np.testing.assert_allclose(fx.jit(width)(x), width(x), rtol=1e-5)
-    np.testing.assert_allclose(fx.vmap(width)(fnp.stack([x, -x])), [width(x), width(-x)], rtol=1e-5)
+    assert_near(fx.jit(width)(x), width(x))
+    assert_near(fx.vmap(width)(fnp.stack([x, -x])), [width(x), width(-x)])
     slope, step = fx.grad(width)(x), np.array([1e-2, 0.0, 0.0], np.float32)
-    np.testing.assert_allclose(slope[0], (width(x + step) - width(x - step)) / 2e-2, rtol=2e-2, atol=1e-3)
+    assert_near(slope[0], (width(x + step) - width(x - step)) / 2e-2, COARSE_DIFFERENCES)
     widths = lax.scan(lambda c, x: (c, width(x)), 0.0, fnp.stack([x, -x]))[1]
-    np.testing.assert_allclose(widths, [width(x), width(-x)], rtol=1e-5)
+    assert_near(widths, [width(x), width(-x)])
     twice = bounds(fx.vmap(mlp))(around(fnp.stack([x, -x]), 0.1))
-    np.testing.assert_allclose(twice.width.sum(1), widths, rtol=1e-4)
+    assert_near(twice.width.sum(1), widths)
     inside = bounds(fx.jit(lambda x: lax.scan(lambda c, y: (c + mlp(y), None), fnp.zeros(2), x)[0]))
-    np.testing.assert_allclose(inside(around(fnp.stack([x, -x]), 0.1)).width.sum(), widths.sum(), rtol=1e-4)
+    assert_near(inside(around(fnp.stack([x, -x]), 0.1)).width.sum(), widths.sum(), PROGRAM)
 
 
 def test_trees_and_plain_results() -> None:
@@ -291,10 +299,10 @@ def test_what_is_sown_is_the_interval(capsys: pytest.CaptureFixture[str]) -> Non
     for run in (bounds(f), fx.jit(bounds(f)), bounds(fx.jit(f))):
         out, sown = reap(run)(Interval(fnp.float32(1.0), fnp.float32(3.0)))
         assert isinstance(sown["y"]["squared"], Interval)
-        np.testing.assert_allclose(sown["y"]["squared"], (1.0, 9.0), rtol=1e-5)
-        np.testing.assert_allclose(sown["half"], ((0.5, 0.25), (4.5, 2.25)), rtol=1e-4)
-        np.testing.assert_allclose(out, (0.25, 2.25), rtol=1e-4)
-        np.testing.assert_allclose(float(capsys.readouterr().out), 5.0, rtol=1e-5)
+        assert_near(sown["y"]["squared"], (1.0, 9.0), ELEMENTARY)
+        assert_near(sown["half"], ((0.5, 0.25), (4.5, 2.25)))
+        assert_near(out, (0.25, 2.25))
+        assert_near(np.float32(capsys.readouterr().out), 5.0, ELEMENTARY)
 
 
 @pytest.mark.parametrize(

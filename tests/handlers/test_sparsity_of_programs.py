@@ -10,9 +10,11 @@ from hypothesis import given, settings
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.handlers import forward_laplacian, sparse_hessian, sparse_jacobian
 from tracefx.testing.programs import Program
 from tracefx.testing.strategies.programs import programs, structured_programs
+from tracefx.testing.tolerances import DERIVATIVE
 
 
 def arguments(program: Program) -> tuple[Any, ...]:
@@ -30,7 +32,7 @@ def finite(*arrays: Any) -> bool:
 
 
 def close(got: Any, want: Any) -> None:
-    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(want).max(initial=0.0)))
+    assert_near(got, want, DERIVATIVE)
 
 
 def compare(program: Program) -> None:

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.series_oracle import difference, nested
+from tests.closeness import assert_near
+from tests.handlers.series_oracle import nested, same
 from tracefx import lax
 from tracefx.extend import (
     Differentiable,
@@ -27,11 +28,11 @@ from tracefx.extend import (
 from tracefx.handlers import Series, TaylorRule, derivatives, jet
 from tracefx.handlers.taylor.series import exponential, product, series
 from tracefx.testing import check_interpretation
+from tracefx.testing.tolerances import ELEMENTARY
 
 X = np.array([0.3, 0.7])
 V = np.array([1.0, -0.5])
 ORDER = 4
-CLOSE = 1e-10
 
 # ------------------------------------------------------------------ programs
 
@@ -169,11 +170,13 @@ def test_series_go_through_programs(f: Callable[[Any], Any], wrap: Any) -> None:
         (want,) = [nested(f, (X,), [[V, None, None, None]])]
         out, got = wrap(series_of(f))(X)
         for a, b in zip(fx.tree.leaves(out), fx.tree.leaves(f(X)), strict=True):
-            assert difference(a, b) < CLOSE
+            same(a, b)
         lists: list[Any] = fx.tree.leaves(got, is_leaf=lambda x: isinstance(x, list))
         assert len(lists) == len(want)
         for terms, wanted in zip(lists, want, strict=True):
-            assert [difference(a, b) < CLOSE for a, b in zip(terms, wanted, strict=True)] == [True] * ORDER
+            assert len(terms) == len(wanted) == ORDER
+            for a, b in zip(terms, wanted, strict=True):
+                same(a, b)
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
@@ -207,12 +210,12 @@ def third(x: Any) -> Any:
 def test_grad_of_jet_is_the_next_derivative() -> None:
     with fx.enable_x64(True):
         got = fx.grad(lambda x: third(x).sum())(X)
-        assert difference(got, derivatives(smooth, 4)(X)[4]) < CLOSE
+        same(got, derivatives(smooth, 4)(X)[4])
 
 
 def test_jvp_of_jet_is_the_next_derivative() -> None:
     with fx.enable_x64(True):
-        assert difference(fx.jvp(third, (X,), (np.ones(2),))[1], derivatives(smooth, 4)(X)[4]) < CLOSE
+        same(fx.jvp(third, (X,), (np.ones(2),))[1], derivatives(smooth, 4)(X)[4])
 
 
 def test_jet_of_grad_is_grad_of_jet() -> None:
@@ -223,13 +226,13 @@ def test_jet_of_grad_is_grad_of_jet() -> None:
 
         one = jet(fx.grad(energy), (X,), ([V, None, None],))[1][2]
         other = fx.grad(lambda x: jet(energy, (x,), ([V, None, None],))[1][2])(X)
-        assert difference(one, other) < CLOSE
+        same(one, other)
 
 
 def test_jet_of_jet_takes_both_derivatives() -> None:
     with fx.enable_x64(True):
         _, (_, got) = jet(lambda x: derivatives(smooth, 2)(x)[2], (X,), ([np.ones(2), None],))
-        assert difference(got, derivatives(smooth, 4)(X)[4]) < CLOSE
+        same(got, derivatives(smooth, 4)(X)[4])
 
 
 def test_vmap_of_jet_and_jet_of_vmap_are_jet() -> None:
@@ -243,7 +246,7 @@ def test_vmap_of_jet_and_jet_of_vmap_are_jet() -> None:
             fx.jit(fx.vmap(lambda x, v: jet(smooth, (x,), ([v, x, None],)), in_axes=1, out_axes=1))(xs, vs),
         ):
             for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-                assert difference(a, b) < CLOSE
+                same(a, b)
 
 
 def test_vmap_of_jet_through_loops_and_collectives() -> None:
@@ -259,7 +262,7 @@ def test_vmap_of_jet_through_loops_and_collectives() -> None:
         _, got = fx.vmap(lambda x: jet(f, (x,), ([V, None, None],)), axis_name="i")(xs)
         _, want = jet(whole, (xs,), ([np.broadcast_to(V, xs.shape), None, None],))
         for a, b in zip(got, want, strict=True):
-            assert difference(a, b) < CLOSE
+            same(a, b)
 
 
 def test_the_handler_keeps_what_handlers_must() -> None:
@@ -324,7 +327,7 @@ def test_an_operation_with_a_derivative_alone_has_series() -> None:
         (want,) = nested(lambda x: fnp.sin(fnp.exp(x)), (X,), [[V, X, None, V]])
         _, got = jet(lambda x: bind1(Sine(), fnp.exp(x)), (X,), ([V, X, None, V],))
         for a, b in zip(got, want, strict=True):
-            assert difference(a, b) < CLOSE
+            same(a, b)
 
 
 def test_derivatives_made_of_each_other_take_work_that_grows_slowly() -> None:
@@ -362,7 +365,7 @@ def test_an_operation_may_know_its_series() -> None:
         (want,) = nested(lambda x: fnp.exp(-x * x), (X,), [[V, None, X, None]])
         _, got = jet(lambda x: bind1(Gauss(), x), (X,), ([V, None, X, None],))
         for a, b in zip(got, want, strict=True):
-            assert difference(a, b) < CLOSE
+            same(a, b)
 
 
 class Halves(Primitive, Expandable):
@@ -376,7 +379,7 @@ class Halves(Primitive, Expandable):
 
 def test_an_operation_of_smaller_ones_has_series() -> None:
     _, (got, _) = jet(lambda x: bind(Halves(), x), (0.5,), ([1.0, None],))
-    np.testing.assert_allclose([float(t) for t in got], [0.5 * math.cos(0.5), -0.5 * math.sin(0.5)], rtol=1e-6)
+    assert_near(fnp.stack(got), [0.5 * math.cos(0.5), -0.5 * math.sin(0.5)], ELEMENTARY)
 
 
 class Opaque(Primitive):

@@ -13,15 +13,16 @@ from jax.experimental.jet import jet as jax_jet
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.series_oracle import along_direction, difference, nested
+from tests.closeness import assert_near
+from tests.handlers.series_oracle import along_direction, nested, same
 from tracefx.core.dtypes import float0
 from tracefx.handlers import derivatives, jet
+from tracefx.testing.tolerances import DERIVATIVE, ULPS
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
 
 X = np.array([0.3, 0.7])
 V = np.array([1.0, -0.5])
-CLOSE = 1e-10
 
 # ------------------------------------------------------------------ arguments and results
 
@@ -38,9 +39,9 @@ def test_many_arguments_some_without_series() -> None:
         p = {"w": w, "b": b}
         out, got = jet(f, (p, y, 2), ({"w": [dw, ddw, None], "b": None}, (dy, None, None), None))
         (want,) = nested(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
-        assert difference(out, f(p, y, 2)) < CLOSE
+        same(out, f(p, y, 2))
         for a, c in zip(got, want, strict=True):
-            assert difference(a, c) < CLOSE
+            same(a, c)
 
 
 def test_results_may_be_arguments() -> None:
@@ -55,9 +56,9 @@ def test_results_may_be_arguments() -> None:
     out, series = jet(split, (X,), ([V, V, V],))
     assert fx.tree.structure(out) == fx.tree.structure({"s": 0, "c": (0, 0)})
     total, zeros = jet(joined, (out,), (series,))
-    np.testing.assert_allclose(np.asarray(total), [3.0, 3.0], rtol=1e-6)
+    assert_near(total, [3.0, 3.0])
     for z in zeros:
-        np.testing.assert_allclose(np.asarray(z), [0, 0], atol=1e-5)
+        assert_near(z, [0.0, 0.0], DERIVATIVE)
 
 
 def test_integers_have_series_of_their_kind() -> None:
@@ -81,8 +82,8 @@ def test_coefficients_without_factorials_are_those_of_jax() -> None:
     out, got = jet(fnp.exp, (x,), (terms,), factorial_scaled=False)
     reference: Any = jax_jet
     want_out, want = reference(jax.numpy.exp, (x,), (terms,), factorial_scaled=False)
-    np.testing.assert_allclose(float(out), float(want_out), rtol=1e-6)
-    np.testing.assert_allclose([float(t) for t in got], [float(t) for t in want], rtol=1e-6)
+    assert_near(out, want_out, ULPS["exp"])
+    assert_near(fnp.stack(got), np.stack(want))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
@@ -92,13 +93,13 @@ def test_series_keep_the_dtype(dtype: Any) -> None:
     assert out.dtype == dtype
     assert [t.dtype for t in got] == [dtype] * 4
     want = [[0.75, 3.0], [3.0, 6.0], [6.0, 6.0], [0.0, 0.0]]
-    np.testing.assert_allclose(np.asarray(fnp.stack(got)).astype(np.complex64).real, want, rtol=1e-2)
+    assert np.array_equal(np.asarray(fnp.stack(got)).astype(np.complex64), want)
 
 
 def test_high_orders_of_narrow_floats_do_not_overflow_on_the_way() -> None:
     """`9!` is no float16."""
     _, got = jet(lambda x: x * x, (np.float16(1.0),), ([*[None] * 8, np.float16(3.0)],))
-    assert float(got[8]) == pytest.approx(6.0, rel=2e-2)
+    assert_near(got[8], 6.0)
 
 
 def test_weak_types_stay_weak() -> None:
@@ -140,7 +141,7 @@ def test_derivatives_of_a_function_of_numbers() -> None:
     with fx.enable_x64(True):
         got = derivatives(fnp.sin, 9)(0.5)
         want = [math.sin(0.5 + k * math.pi / 2) for k in range(10)]
-        np.testing.assert_allclose([float(t) for t in got], want, rtol=1e-12, atol=1e-14)
+        assert_near(fnp.stack(got), want)
 
 
 def test_derivatives_in_a_direction() -> None:
@@ -155,7 +156,7 @@ def test_derivatives_in_a_direction() -> None:
         assert fx.tree.structure(out) == fx.tree.structure((0, 0))
         for found, want in zip(got, along_direction(f, x, v, 3), strict=True):
             for a, b in zip(found, want, strict=True):
-                assert difference(a, b) < CLOSE
+                same(a, b)
 
 
 @pytest.mark.parametrize("order", [0, -1, 1.5, True])

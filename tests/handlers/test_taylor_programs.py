@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.series_oracle import difference, nested
+from tests.handlers.series_oracle import nested, same
 from tests.laws.examples import few
 from tracefx.handlers import jet
 from tracefx.testing.programs import Program
 from tracefx.testing.strategies import programs, structured_programs
 
 ORDER = 3
-CLOSE = 1e-8
 
 
 def check(program: Program, seed: int) -> None:
@@ -29,9 +28,9 @@ def check(program: Program, seed: int) -> None:
     with fx.enable_x64(True):
         (want,) = nested(f, xs, series)
         out, got = jet(f, xs, series)
-        assert difference(out, f(*xs)) < CLOSE
+        same(out, f(*xs))
         for a, b in zip(got, want, strict=True):
-            assert difference(a, b) < CLOSE
+            same(a, b)
 
 
 @few(50)

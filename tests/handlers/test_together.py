@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import handlers as h
 from tracefx import lax
 
@@ -74,18 +74,18 @@ def test_each_on_every_other(outer: str) -> None:
     for inner in ALIKE:
         if (outer, inner) not in TWICE_TOO_WIDE:
             got = ALIKE[outer](ALIKE[inner](program))(x)
-            assert np.allclose(got, want, rtol=1e-5), (outer, inner, got)
+            assert_near(got, want, what=f"{outer} of {inner}")
 
 
 @pytest.mark.parametrize("outer", ALIKE)
 def test_under_transformations(outer: str) -> None:
     x = fnp.array([0.3, 0.7])
     f = ALIKE[outer](program)
-    assert np.allclose(fx.jit(f)(x), program(x), rtol=1e-5)
-    assert np.allclose(fx.vmap(f)(fnp.stack([x, -x])), fx.vmap(program)(fnp.stack([x, -x])), rtol=1e-5)
+    assert_near(fx.jit(f)(x), program(x))
+    assert_near(fx.vmap(f)(fnp.stack([x, -x])), fx.vmap(program)(fnp.stack([x, -x])))
     if outer != "explain":  # which is a function of types alone where values are traced
-        assert np.allclose(fx.grad(f)(x), fx.grad(program)(x), rtol=1e-5)
-    assert np.allclose(ALIKE[outer](lambda x: fx.grad(program)(x).sum())(x), fx.grad(program)(x).sum(), rtol=1e-5)
+        assert_near(fx.grad(f)(x), fx.grad(program)(x))
+    assert_near(ALIKE[outer](lambda x: fx.grad(program)(x).sum())(x), fx.grad(program)(x).sum())
 
 
 @fx.custom_jvp

@@ -14,6 +14,8 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
+from tracefx.testing.tolerances import DIFFERENCES, SUMMED, Ulps
 
 Call: TypeAlias = Callable[[Any], Any]
 Outcome: TypeAlias = tuple[str, str, str]
@@ -55,20 +57,21 @@ def _total(call: Call) -> Callable[[Any], Any]:
     return total
 
 
-def _judged(check: Callable[[], bool]) -> str:
+def _judged(check: Callable[[], None]) -> str:
     try:
-        return "right" if check() else "wrong"
+        check()
+    except AssertionError as error:
+        return f"wrong: {error}"
     except Exception as error:
         if type(error) is TypeError and "arrays never change" not in str(error):
             return f"TypeError: {error}"
         return type(error).__name__
+    return "right"
 
 
-def _close(found: Any, wanted: Any, rtol: float) -> bool:
-    return all(
-        np.allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=rtol, equal_nan=True)
-        for a, b in zip(_leaves(found), _leaves(wanted), strict=True)
-    )
+def _near(found: Any, wanted: Any, tolerance: Ulps = SUMMED) -> None:
+    for a, b in zip(_leaves(found), _leaves(wanted), strict=True):
+        assert_near(a, b, tolerance)
 
 
 def outcome(call: Call, x: Any) -> Outcome:
@@ -76,15 +79,15 @@ def outcome(call: Call, x: Any) -> Outcome:
     ours, total = fnp.asarray(x, dtype=np.float64), _total(call)
     way = np.cos(np.arange(float(x.size))).reshape(x.shape)
 
-    def derivative() -> bool:
+    def derivative() -> None:
         there, back = [float(total(fnp.asarray(x + step * way, dtype=np.float64))) for step in (1e-6, -1e-6)]
-        return _close((np.asarray(fx.grad(total)(ours)) * way).sum(), (there - back) / 2e-6, 1e-4)
+        _near((np.asarray(fx.grad(total)(ours)) * way).sum(), (there - back) / 2e-6, DIFFERENCES)
 
-    def batched() -> bool:
+    def batched() -> None:
         batch = fnp.stack([ours, ours * 0.75])
-        return _close(fx.vmap(total)(batch), fnp.stack([total(batch[0]), total(batch[1])]), 1e-7)
+        _near(fx.vmap(total)(batch), fnp.stack([total(batch[0]), total(batch[1])]))
 
-    return _judged(lambda: _close(call(ours), call(x), 1e-7)), _judged(derivative), _judged(batched)
+    return _judged(lambda: _near(call(ours), call(x))), _judged(derivative), _judged(batched)
 
 
 def outcomes_elsewhere(module: str) -> dict[str, Outcome]:

@@ -11,6 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 
 OURS = "tracefx.numpy"
 A, B, C = (np.random.default_rng(0).normal(size=size).astype(np.float32) for size in ((2, 3), (3, 4), (4, 2)))
@@ -33,13 +34,13 @@ def test_contractions(contraction: Callable[..., Any]) -> None:
     x = tuple(fnp.asarray(operand) for operand in (A, B, C))
     found, wanted = ours(*x), contraction(A, B, C)
     assert isinstance(found, fx.Array)
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(fx.jit(ours)(*x)), wanted, rtol=1e-5, atol=1e-6)
+    assert_near(found, wanted)
+    assert_near(fx.jit(ours)(*x), wanted)
     batch = fx.vmap(ours, (0, None, None))(fnp.stack([x[0], 2 * x[0]]), x[1], x[2])
-    np.testing.assert_allclose(np.asarray(batch[0]), wanted, rtol=1e-5, atol=1e-6)
+    assert_near(batch[0], wanted)
     # Each contraction is linear in c, whose product with the gradient is its sum.
     gradient = fx.grad(lambda c: ours(x[0], x[1], c).sum())(x[2])
-    np.testing.assert_allclose(float((gradient * x[2]).sum()), np.sum(wanted), rtol=1e-4)
+    assert_near((gradient * x[2]).sum(), np.sum(wanted))
 
 
 def test_without_a_name_of_a_library_it_is_numpy_that_contracts() -> None:

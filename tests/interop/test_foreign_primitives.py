@@ -16,8 +16,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tracefx.core.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
+from tracefx.testing.tolerances import ELEMENTARY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what it imports, and JAX will rename
@@ -59,7 +61,7 @@ def test_it_does_what_its_implementation_does() -> None:
     ours = from_jax(cubes())
     for f in (ours, fx.jit(ours)):
         cubed, positive = f(X)
-        np.testing.assert_allclose(np.asarray(cubed), 2 * X**3, rtol=1e-6)
+        assert_near(cubed, 2 * X**3, ELEMENTARY)
         assert positive.tolist() == (X > 0).tolist()
     program = str(fx.make_jaxpr(ours)(X))
     assert "jax_primitive[ name='test_cube' parameters=<{'by': 2.0}> ]" in " ".join(program.split())
@@ -68,17 +70,17 @@ def test_it_does_what_its_implementation_does() -> None:
 def test_its_derivatives_are_by_its_rules() -> None:
     ours = from_jax(cubes())
     (_, _), (moved, _) = fx.jvp(ours, (X,), (np.ones_like(X),))
-    np.testing.assert_allclose(np.asarray(moved), 6 * X**2, rtol=1e-6)
+    assert_near(moved, 6 * X**2, ELEMENTARY)
     slopes = fx.jit(fx.grad(lambda x: ours(x)[0].sum()))(X)
-    np.testing.assert_allclose(np.asarray(slopes), 10 * X**2, rtol=1e-6)
+    assert_near(slopes, 10 * X**2, ELEMENTARY)
     second = fx.grad(lambda x: fx.grad(lambda x: ours(x)[0].sum())(x).sum())(X)
-    np.testing.assert_allclose(np.asarray(second), 20 * X, rtol=1e-6)
+    assert_near(second, 20 * X, ELEMENTARY)
 
 
 def test_its_batches_are_by_its_rules() -> None:
     ours = from_jax(cubes())
     cubed, positive = fx.vmap(ours, out_axes=(0, None))(X)
-    np.testing.assert_allclose(np.asarray(cubed), 2 * (10 * X) ** 3, rtol=1e-5)
+    assert_near(cubed, 2 * (10 * X) ** 3, ELEMENTARY)
     assert positive.tolist() == (X > 0).any(0).tolist()  # the same for all of the batch, as the rule says
 
 
@@ -117,6 +119,4 @@ def test_loops_of_equinox_are_differentiated() -> None:
         out, _ = eqx.internal.while_loop(lambda c: c[1] < 3, step, (x, 0), kind="checkpointed", max_steps=5)
         return out.sum()
 
-    np.testing.assert_allclose(
-        np.asarray(fx.jit(fx.grad(from_jax(looped)))(X)), np.asarray(jax.jit(jax.grad(looped))(X)), rtol=1e-5
-    )
+    assert_near(fx.jit(fx.grad(from_jax(looped)))(X), jax.jit(jax.grad(looped))(X), ELEMENTARY)

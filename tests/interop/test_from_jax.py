@@ -19,11 +19,13 @@ import pytest
 from jax import lax
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tracefx.control.call import Call
 from tracefx.control.scan import Scan
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.interop.jax import from_jax
+from tracefx.interop.jax import as_jax, from_jax
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SUMMED, TWICE, Ulps
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -33,11 +35,11 @@ def loss(w: Any, x: Any) -> jax.Array:
     return jnp.sum(jax.nn.softmax(hidden) * hidden)
 
 
-def alike(got: Any, want: Any, rtol: float = 1e-5) -> None:
+def alike(got: Any, want: Any, tolerance: Ulps = SUMMED) -> None:
     for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert isinstance(ours, fx.Array)
         assert (ours.shape, ours.dtype, ours.weak_type) == (theirs.shape, theirs.dtype, theirs.weak_type)
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=rtol, atol=1e-6)
+        assert_near(ours, theirs, tolerance)
 
 
 # ------------------------------------------------------------------ transformations
@@ -53,7 +55,7 @@ def test_every_transformation_applies() -> None:
     batch = np.stack([w, 2 * w, -w])
     want = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None)))(batch, X)
     alike(fx.vmap(fx.grad(ours), in_axes=(0, None))(batch, X), want)
-    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), rtol=1e-4)
+    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), TWICE)
     alike(fx.jvp(partial(ours, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
 
 
@@ -150,7 +152,7 @@ def test_derivatives_of_functions_are_kept() -> None:
     def looped(x: Any, s: Any) -> Any:
         return lax.scan(lambda c, _: (total(c, s) * x, c), x, None, length=2)[0].sum()
 
-    alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), rtol=1e-4)
+    alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), DERIVATIVE)
 
 
 def test_derivatives_may_be_differentiated_again() -> None:
@@ -285,6 +287,31 @@ def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
         from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
 
 
+def test_an_array_of_tracefx_that_a_function_closes_over_is_told() -> None:
+    w = fx.numpy.arange(3.0)
+
+    def scaled(x: Any) -> Any:
+        return x * w
+
+    def dot(x: jax.Array, y: Any) -> jax.Array:
+        return from_jax(lambda x: jnp.dot(x, y))(x)
+
+    told = (
+        r"from_jax: {0} closes over {1}, an array f32\[3\] of tracefx, which JAX doesn't know: pass {1} to the function"
+    )
+    either = " as an argument, or let it close over tracefx.interop.jax.as_jax"
+    with pytest.raises(TypeError, match=told.format("scaled", "w") + either):
+        from_jax(scaled)(X)
+    with pytest.raises(TypeError, match=told.format("<lambda>", "w") + either):  # by what it calls
+        fx.jit(from_jax(lambda x: jnp.sum(scaled(x))))(X)
+    with pytest.raises(TypeError, match=told.format("<lambda>", "y") + " as an argument$"):  # y being a tracer
+        fx.grad(dot, argnums=1)(X, w)
+    with pytest.raises(TypeError, match="unsupported operand"):  # which has to do with another
+        from_jax(lambda x: (w, x + None))(X)
+    theirs = as_jax(w)
+    assert from_jax(lambda x: x * theirs)(X).tolist() == [0, -1, 4]
+
+
 def test_nodes_of_tracefx_alone_are_refused() -> None:
     @fx.tree.register_pytree_node_class
     class Box:
@@ -357,7 +384,7 @@ def test_64_bits() -> None:
     with fx.enable_x64():
         out = from_jax(lambda x: jnp.sin(x) * jnp.arange(2))(wide)
         assert out.dtype == np.float64
-        np.testing.assert_allclose(np.asarray(out), np.sin(wide) * [0, 1], rtol=1e-15)
+        assert_near(out, np.sin(wide) * [0, 1], ELEMENTARY)
         assert fx.grad(from_jax(lambda x: jnp.sum(x**2)))(wide).dtype == np.float64
     assert from_jax(lambda x: jnp.sin(x))(wide).dtype == np.float32
     explicit = fx.numpy.array(wide, dtype="float64")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax._src import api_util
+from jax._src.lax.parallel import all_gather_invariant
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import linear_call
@@ -28,6 +29,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive, primitives
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tests.compiling import compiled
 from tests.differential.records import INF, NAN, f32
 from tests.laws import references
@@ -106,6 +108,17 @@ def _placed(x: Any) -> Any:
     return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec("devices")))
 
 
+def _over_rows(f: Any) -> Any:
+    """A program for each of as many devices as a matrix has rows, in which JAX says where values may differ."""
+
+    def over(x: Any) -> Any:
+        mesh = jax.make_mesh((len(x),), ("rows",), axis_types=(AxisType.Auto,))
+        spec = PartitionSpec("rows")
+        return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec)(x)
+
+    return over
+
+
 def _resharded(x: Any) -> Any:
     mesh = jax.make_mesh((1,), ("devices",), axis_types=(AxisType.Explicit,))
     return jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec()))
@@ -146,6 +159,10 @@ def _solved(a: Any) -> Any:
 
 PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(
     {
+        "all_gather_invariant": (
+            _over_rows(lambda x: all_gather_invariant(x, "rows", tiled=True)[:1] * x),
+            (X,),
+        ),
         "add_any": (jax.grad(lambda x: jnp.sum(x * x)), (X,)),
         "bessel_i0e": (lax.bessel_i0e, (X,)),
         "bessel_i1e": (lax.bessel_i1e, (X,)),
@@ -193,6 +210,8 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
             lambda x: jax.pure_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x),
             (X,),
         ),
+        "psum_invariant": (_over_rows(lambda x: lax.psum(x, "rows") * x), (X,)),
+        "pvary": (_over_rows(lambda x: x + lax.pcast(jnp.float32(2), "rows", to="varying")), (X,)),
         "random_gamma": (lambda a: jax.random.gamma(jax.random.key(3), a, (2, 3)), (abs(X),)),
         "reduce": (lambda x: lax.reduce(x, jnp.float32(1), lambda a, b: a * b, (0,)), (X,)),
         "reduce_window": (
@@ -203,6 +222,7 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
         "remat2": (jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), (X,)),
         "reshard": (_resharded, (X,)),
         "scan": (lambda x: lax.scan(lambda c, row: (c + row, c * 2), x[0], x, reverse=True, unroll=2), (X,)),
+        "shard_map": (_over_rows(lambda x: x * lax.axis_index("rows")), (X,)),
         "sharding_constraint": (_placed, (X,)),
         "todense": (lambda x: sparse.todense(_sparse(x)), (SQUARE,)),
         "while": (lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1 + x[0, 0], x), (X,)),
@@ -295,7 +315,7 @@ def close(got: Any, want: Any) -> None:
     for ours, theirs in zip(leaves, wanted, strict=True):
         assert isinstance(ours, fx.Array)
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-5, atol=1e-6)
+        assert_near(ours, theirs)
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

@@ -20,6 +20,7 @@ from jax.extend import source_info_util
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.errors import EscapedTracerError
 from tracefx.interop import jax as interop
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax
@@ -39,7 +40,7 @@ def near(got: Any, want: Any) -> None:
     for a, b in zip(got, want, strict=True):
         assert isinstance(a, jax.Array)
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-6, atol=1e-7)
+        assert_near(a, b)
 
 
 # ------------------------------------------------------------------ transformations
@@ -503,7 +504,7 @@ def test_optax_trains_a_model_of_tracefx() -> None:
     for _ in range(3):
         theirs, state, value = step(theirs, state)
         mine, wanted = ours(mine)
-        np.testing.assert_allclose(value, wanted, rtol=1e-5)
+        assert_near(value, wanted)
         values.append(value)
     assert values[-1] < values[0]
 

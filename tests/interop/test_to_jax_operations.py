@@ -17,6 +17,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.references import reference
 from tests.laws.samples import SAMPLES
 from tests.laws.samples.making import Sample
@@ -25,6 +26,7 @@ from tracefx.control.vocabulary import VOCABULARY
 from tracefx.extend import bind, bind1
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
 from tracefx.ops.special import Erf
+from tracefx.testing.tolerances import DERIVATIVE
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -230,7 +232,7 @@ def test_programs_are_exported(name: str) -> None:
     assert f" {name}" in str(program)
     got, want = jax.jit(to_jax(f))(X), fx.jit(f)(X)
     for x, y in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-6)
+        assert_near(x, y)
 
 
 # What handlers of tracefx look for is gone, the platform is asked for in JAX's way, a start is an array there; programs
@@ -251,7 +253,7 @@ def test_programs_have_their_derivatives(name: str) -> None:
         return sum([fnp.sum(leaf) for leaf in fx.tree.leaves(f(x))])
 
     # JAX's special functions are not ours, to the last digits.
-    near = functools.partial(np.testing.assert_allclose, desired=fx.jit(fx.grad(total))(X), rtol=1e-5, atol=1e-7)
+    near = functools.partial(assert_near, want=fx.jit(fx.grad(total))(X), tolerance=DERIVATIVE, what=name)
     near(jax.grad(to_jax(total))(X))
     if name != "dce_sink":  # which JAX can't batch
         near(jax.vmap(jax.grad(to_jax(total)))(np.stack([X, X]))[1])

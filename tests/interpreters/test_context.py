@@ -14,6 +14,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.interpreters.stacks import STACKS, Count, X, wave
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
@@ -266,7 +267,7 @@ def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
             got = values(STACKS[stack](wave)(X))
     for a, b in zip(expected, got, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
+        assert_near(a, b)
 
 
 @pytest.mark.parametrize("stack", ["make_jaxpr", "make_jaxpr of vmap of jvp"])

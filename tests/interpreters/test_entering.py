@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Never, final
 
-import numpy as np
 import pytest
 from attrs import evolve, frozen
 from hypothesis import given
@@ -17,6 +16,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
@@ -118,9 +118,8 @@ def inputs(case: Stacked) -> list[ConcreteArray]:
 
 
 def close(got: Any, want: Any) -> None:
-    got, want = np.asarray(got), np.asarray(want)
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8 * max(1.0, np.max(np.abs(want), initial=0.0)))
+    assert_near(got, want)
 
 
 @pytest.mark.parametrize("how", HANDLED)

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 from tests.laws.samples import REFERENCES
 from tests.laws.samples.making import Function
 from tracefx.core.primitive import Primitive
-from tracefx.interop.jax.exporting_devices import mesh_to_jax, spec_to_jax
+from tracefx.interop.jax.meshes import mesh_to_jax, spec_to_jax
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 
 SIZES = st.integers(0, 5)
 
@@ -87,7 +88,7 @@ def test_zeros_in_front_of_coefficients_are_left_out_where_they_are_known() -> N
 
 def test_roots_without_the_zeros_in_front() -> None:
     found = np.sort(np.asarray(fnp.roots(np.array([0.0, 1.0, -3.0, 2.0]))).real)
-    np.testing.assert_allclose(found, [1.0, 2.0], rtol=1e-5)
+    assert_near(found, [1.0, 2.0])
     assert fnp.roots(np.array([0.0, 0.0])).shape == (0,)
     with pytest.raises(TypeError, match="pass strip_zeros=False"):
         fx.jit(fnp.roots)(np.ones(3))

@@ -232,7 +232,7 @@ def test_errors_stay_what_they_are() -> None:
 def test_arrays_by_name_are_for_the_function_itself() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):
-        assert fnp.sum(x, where=x > 0).item() == pytest.approx(17.0)
+        assert fnp.sum(x, where=x > 0).item() == 17.0
         assert fnp.mean(x, 0, where=x > 10).shape == (3,)
 
 

@@ -51,6 +51,19 @@ def test_kinds(name: str) -> None:
         assert fnp.isdtype(fnp.zeros(2, name), kind) == fnp.isdtype(name, kind)
 
 
+def test_kinds_of_pythons_types() -> None:
+    pythons: Any = (int, float, complex, bool, None)
+    for one in pythons:
+        for kind in ABSTRACT:
+            assert fnp.issubdtype(one, getattr(fnp, kind)) == jnp.issubdtype(one, getattr(jnp, kind))
+        for other in (*NAMES, *pythons):
+            assert fnp.issubdtype(one, other) == jnp.issubdtype(one, other)
+            assert fnp.issubdtype(other, one) == jnp.issubdtype(other, one)
+    bad: Any = [1]
+    with pytest.raises(TypeError, match="issubdtype: arg1"):
+        fnp.issubdtype(bad, float)
+
+
 def test_abstract_kinds_below_each_other() -> None:
     for lower in ABSTRACT:
         for upper in ABSTRACT:

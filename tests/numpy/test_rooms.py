@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+import tracefx
 import tracefx.lax
 import tracefx.lax.rooms
 import tracefx.numpy
@@ -18,8 +19,12 @@ import tracefx.numpy.rooms
 from tests.test_imports import run
 
 Table = Mapping[str, str]
-HOUSES: Final = ((tracefx.numpy, tracefx.numpy.rooms.LATE), (tracefx.lax, tracefx.lax.rooms.LATE))
-each_house = pytest.mark.parametrize(("house", "late"), HOUSES, ids=["numpy", "lax"])
+HOUSES: Final = (
+    (tracefx, {**tracefx._LATE_MODULES, **tracefx._LATE}),
+    (tracefx.numpy, tracefx.numpy.rooms.LATE),
+    (tracefx.lax, tracefx.lax.rooms.LATE),
+)
+each_house = pytest.mark.parametrize(("house", "late"), HOUSES, ids=["tracefx", "numpy", "lax"])
 
 
 def told_to_type_checkers(house: ModuleType) -> dict[str, str]:
@@ -32,22 +37,24 @@ def told_to_type_checkers(house: ModuleType) -> dict[str, str]:
         assert isinstance(node, ast.ImportFrom)
         assert node.module is not None
         for alias in node.names:
-            module = f"{node.module}.{alias.name}" if node.module == house.__name__ else node.module
-            found[alias.asname or alias.name] = module
+            found[alias.asname or alias.name] = node.module
     return found
 
 
 @each_house
 def test_type_checkers_are_told_what_the_table_says(house: ModuleType, late: Table) -> None:
-    assert told_to_type_checkers(house) == dict(late)
+    told = told_to_type_checkers(house)
+    assert set(told) == set(late)
+    assert [name for name, module in late.items() if module not in (told[name], f"{told[name]}.{name}")] == []
 
 
 @each_house
 def test_every_name_is_there_and_public(house: ModuleType, late: Table) -> None:
-    assert set(late) - {"linalg"} <= set(house.__all__)
+    assert set(late) - {"linalg"} <= set(getattr(house, "__all__", dir(house)))
+    told = told_to_type_checkers(house)
     for name, module in late.items():
         room = importlib.import_module(module)
-        assert getattr(house, name) is (room if module == f"{house.__name__}.{name}" else getattr(room, name))
+        assert getattr(house, name) is (room if module == f"{told[name]}.{name}" else getattr(room, name))
 
 
 def test_names_are_listed_before_they_are_loaded() -> None:

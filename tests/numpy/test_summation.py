@@ -14,6 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.numpy.agreement import agree, both, check, f32, numbers
 
 # Subscripts, and the shapes of the operands.
@@ -118,7 +119,7 @@ def test_derivatives_of_einsum() -> None:
 def test_orders_of_contraction(optimize: Any) -> None:
     xs = [numbers("float32", shape, i) for i, shape in enumerate([(2, 3), (3, 40), (40, 5)])]
     out = fnp.einsum("ij,jk,kl->il", *xs, optimize=optimize)
-    np.testing.assert_allclose(np.asarray(out), np.einsum("ij,jk,kl->il", *xs), 1e-6)
+    assert_near(out, np.einsum("ij,jk,kl->il", *xs))
 
 
 def test_the_order_keeps_products_small() -> None:

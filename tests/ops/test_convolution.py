@@ -22,7 +22,7 @@ from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.testing.tolerances import ELEMENTARY
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
 LAST: Final = ("NHWC", "HWIO", "NHWC")
 IMAGES: Final = np.random.default_rng(0).normal(size=(2, 5, 6, 4)).astype(np.float32)
@@ -88,7 +88,7 @@ def test_a_residual_network_learns_as_with_jax() -> None:
     assert_near(value, expected)
     pairs: Any = zip(fx.tree.leaves(gradient), jax.tree.leaves(slope), strict=True)
     for got, want in pairs:
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * float(np.max(np.abs(want))) + 1e-6)
+        assert_near(got, want, PROGRAM)
 
 
 def test_infinite_weights_beside_dilated_images() -> None:

@@ -16,6 +16,7 @@ from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.fourier import Fft, FftType
+from tracefx.testing.tolerances import ulps_of
 
 
 def normal(*shape: int) -> NDArray:
@@ -40,7 +41,7 @@ def test_large_arrays_are_compiled(kind: FftType) -> None:
     length = 5000 if kind is FftType.IRFFT else 2501
     got = lax.fft(x, kind, (length,))
     want = getattr(np.fft, kind.name.lower())(x, length)
-    np.testing.assert_allclose(got, want, atol=1e-6 * np.abs(want).max())
+    assert_near(got, want, ulps_of("fft"))
 
 
 def test_programs_are_read_back_and_shown_as_in_jax() -> None:

@@ -18,8 +18,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
+from tracefx.testing.tolerances import DIFFERENCES, PROGRAM
 from tracefx.xla.backend import XlaBackend
 
 DTYPES: Final = (np.float64, np.complex64)
@@ -46,12 +48,6 @@ def array(x: NDArray) -> Any:
 
 def numbers(*xs: Any) -> list[NDArray]:
     return [np.asarray(x) for x in xs]
-
-
-def assert_near(x: NDArray, y: NDArray) -> None:
-    """To some hundred roundings of the largest number."""
-    assert x.dtype == y.dtype
-    assert np.abs(x - y).max(initial=0.0) <= 300 * np.finfo(x.dtype).eps * max(1.0, np.abs(y).max(initial=0.0))
 
 
 def assert_unitary(x: NDArray) -> None:
@@ -102,7 +98,7 @@ def test_qr(dtype: Any, shape: tuple[int, int]) -> None:
     q, r, places = numbers(*linalg.qr(array(x), pivoting=True))
     assert_near(q @ r, np.take_along_axis(x, places[..., None, :], -1))
     sizes = np.abs(np.diagonal(r, 0, -2, -1))
-    assert (np.diff(sizes) <= 1e-5).all()
+    assert (np.diff(sizes) <= 0).all()
     raw, taus = fnp.linalg.qr(array(x), "raw")
     reflections = fnp.linalg.matrix_transpose(raw)
     q = np.asarray(fnp.linalg.qr(array(x), "complete").Q)
@@ -136,7 +132,7 @@ def test_eig_schur_and_hessenberg(dtype: Any) -> None:
     assert_near(adjoint(left) @ wide, adjoint(left) * values[..., None])
     t, q = numbers(*linalg.schur(array(x)))
     assert_unitary(q)
-    assert_near(q @ t @ adjoint(q), x)
+    assert_near(q @ t @ adjoint(q), x, PROGRAM)  # each of the iterations turns the whole matrix
     assert np.array_equal(t, np.triu(t, -1 if np.dtype(dtype).kind == "f" else 0))
     h, _ = numbers(*linalg.hessenberg(array(x)))
     traces = [np.trace(m, 0, -2, -1) for m in (np.triu(h, -1), x)]
@@ -197,18 +193,18 @@ def test_ranges_of_eigenvalues_and_singular_values() -> None:
 
 def test_what_of_a_triangle_is_read() -> None:
     """The other one may be anything, and has a derivative of zero."""
-    x = np.array([[4.0, 7.0], [2.0, 5.0]], np.float32)
+    x, step = np.array([[4.0, 7.0], [2.0, 5.0]]), 1e-6
     functions: list[Callable[[Any], Any]] = [
         lambda x: linalg.cholesky(x, symmetrize_input=False),
         lambda x: linalg.eigh(x, symmetrize_input=False)[1],
     ]
     for f in functions:
-        slope = np.asarray(fx.jacrev(f)(x))
+        slope = np.asarray(fx.jacrev(f)(array(x)))
         assert not slope[..., 0, 1].any()
         assert slope[..., 1, 0].any()
-        steps = 1e-2 * np.eye(4, dtype=np.float32).reshape(4, 2, 2)
-        near = np.stack([(np.asarray(f(x + s)) - np.asarray(f(x - s))) / 2e-2 for s in steps], -1)
-        np.testing.assert_allclose(slope.reshape(near.shape), near, atol=1e-3)
+        steps = step * np.eye(4).reshape(4, 2, 2)
+        near = np.stack([np.subtract(*numbers(f(array(x + s)), f(array(x - s)))) for s in steps], -1) / (2 * step)
+        assert_near(slope.reshape(near.shape), near, DIFFERENCES)
 
 
 # ------------------------------------------------------------------ failures and refusals
@@ -291,21 +287,11 @@ def test_programs_that_call_them_are_exported() -> None:
     there = jax.export.deserialize(bytearray(exported.to_jax())).call(K, Y)
     for found in (here, there):
         for got, wanted in zip(fx.tree.leaves(tuple(found)), fx.tree.leaves(want), strict=True):
-            np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("f", "name"),
-    [(linalg.qr, "geqrf"), (linalg.eigh, "eigh"), (linalg.svd, "svd"), (linalg.lu, "lu")],
-    ids=lambda x: getattr(x, "__name__", x),
-)
-def test_what_only_the_cpu_has_says_so(f: Callable[..., Any], name: str) -> None:
-    with pytest.raises(NotImplementedError, match=f"{name} is computed by LAPACK.*can't be compiled for 'cuda'"):
-        fx.export(fx.jit(f), platforms=["cuda"])(K)
+            assert_near(got, wanted)
 
 
 def test_cholesky_and_equations_are_compiled_for_every_platform() -> None:
-    text = fx.export(fx.jit(likelihood), platforms=["cuda"])(K, Y).mlir_module()
+    text = fx.export(fx.jit(likelihood), platforms=["tpu"])(K, Y).mlir_module()
     assert "stablehlo.cholesky" in text
     assert "stablehlo.triangular_solve" in text
 

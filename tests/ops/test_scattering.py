@@ -14,6 +14,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases
 from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, whole
 from tests.ops.test_indexing import CASES, Case
@@ -22,6 +23,7 @@ from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.values import to_numpy
 from tracefx.ops.indexing import ScatterDimensionNumbers
+from tracefx.testing.tolerances import ELEMENTARY
 
 NAMES: Final = ("scatter", "scatter_mul", "scatter_min", "scatter_max")
 FEW: Final = tuple([case for case in CASES if case.name in ("rows", "windows", "elements", "batch behind", "one row")])
@@ -180,7 +182,7 @@ def test_equal_elements_share_the_derivative_of_an_extreme(name: str) -> None:
     for x_t, u_t in ((ones, 2 * ones), (ones, 0 * ones)):
         _, t = fx.jvp(lambda x, u: ours(x, i, u, INTO_ROWS), (x, u), (x_t, u_t))
         _, want = jax.jvp(lambda x, u: theirs(x, i, u, JAX_INTO_ROWS), (x, u), (x_t, u_t))
-        np.testing.assert_allclose(np.asarray(t), np.asarray(want), 1e-6)
+        assert_near(t, want, ELEMENTARY)
 
 
 INDICES: Final = np.array([[0], [1]], np.int32)

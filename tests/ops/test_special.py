@@ -14,6 +14,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.closeness import assert_near
 from tests.ops.harness import (
     FLOATS,
     INTS,
@@ -129,8 +130,8 @@ def test_polygamma_at_a_place() -> None:
     m, x = np.float32(1), np.linspace(0.5, 4, 5, dtype=np.float32)
     out, t = fx.jvp(lambda x: lax.polygamma(m, x), (x,), (np.ones_like(x),))
     want, want_t = jax.jvp(lambda x: jax_lax.polygamma(jnp.full_like(x, m), x), (x,), (np.ones_like(x),))
-    np.testing.assert_allclose(to_numpy(out), want, 1e-6)
-    np.testing.assert_allclose(to_numpy(t), want_t, 1e-6)
+    assert_near(to_numpy(out), want)
+    assert_near(to_numpy(t), want_t)
 
 
 def test_bits_of_narrow_integers() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.rewriting.evaluation import holds, results, same_bits
 from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Jaxpr
@@ -199,9 +200,9 @@ def test_gradients_and_batches_of_what_was_moved() -> None:
     run = fx.jaxpr_as_fun(closed)
     got = fx.grad(lambda x, k: run(x, k)[0], (0, 1))(x, k)
     for g, w in zip(got, fx.grad(f, (0, 1))(x, k), strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-6)
+        assert_near(g, w)
     xs = fnp.stack([x, k])
-    np.testing.assert_allclose(fx.vmap(lambda x: run(x, k)[0])(xs), fx.vmap(lambda x: f(x, k))(xs), rtol=1e-6)
+    assert_near(fx.vmap(lambda x: run(x, k)[0])(xs), fx.vmap(lambda x: f(x, k))(xs))
 
 
 # ------------------------------------------------------------------ calls
@@ -370,4 +371,4 @@ def test_compiled_it_gives_the_same() -> None:
     x, k = fnp.array([0.5, 2.0, 1.0]), fnp.array([1.0, 2.0, 0.25])
     closed = optimize(fx.make_jaxpr(f)(x, k))
     args: list[Value] = [x, k]
-    np.testing.assert_allclose(fx.jit(fx.jaxpr_as_fun(closed))(*args)[0], fx.jit(f)(x, k), rtol=1e-6)
+    assert_near(fx.jit(fx.jaxpr_as_fun(closed))(*args)[0], fx.jit(f)(x, k))

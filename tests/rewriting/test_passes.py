@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tests.rewriting.evaluation import Pass, holds, results, same_bits
 from tests.rewriting.peepholes import WRAPPERS, operands, peepholes
@@ -109,7 +110,7 @@ def test_fast_math_is_nearly_right(case: Stacked) -> None:
     jaxpr, args = program_of(case)
     new = holds(lambda j: simplify(j, fast_math=True), jaxpr, args, exact=False)
     for got, want in zip(results(new, args)[0], results(jaxpr, args)[0], strict=True):
-        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-7, atol=1e-7)
+        assert_near(got, want)
 
 
 @few(40)
@@ -160,7 +161,7 @@ def test_derivatives_stay(case: Stacked) -> None:
     places = tuple([i for i, x in enumerate(arrays) if np.issubdtype(x.dtype, np.floating)])
     got, want = [fx.jit(fx.grad(total(f), places))(*args) for f in (after, before)]
     for g, w in zip(got, want, strict=True):
-        np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=1e-8, atol=1e-8)
+        assert_near(g, w)
 
 
 def test_no_rule_has_the_name_of_another() -> None:

@@ -20,10 +20,12 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.scipy.optimize import OptimizeResults, minimize
 from tracefx.scipy.optimize.bfgs import length
-from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, Ulps
 
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
 METHODS: Final = ("BFGS", LBFGS)
+MANY_STEPS: Final = Ulps(2.0**23, 2.0**10, least=1.0, beside_largest=True)
+"""Each of up to 50 steps magnifies what the ones before rounded, in Rosenbrock's valley by its condition of 2,500."""
 
 
 @frozen
@@ -69,13 +71,12 @@ def test_the_way_is_jaxs(case: Case) -> None:
         want = jax_optimize.minimize(case.f(jnp), jnp.asarray(start), method=case.method, options=options)
     for name in ("success", "status", "nfev", "njev", "nit"):
         assert int(getattr(got, name)) == int(getattr(want, name)), name
-    close = 1e-9 if case.dtype == "float64" else 1e-3
     for name in ("x", "fun", "jac", "hess_inv"):
         mine, theirs = getattr(got, name), getattr(want, name)
         assert (mine is None) == (theirs is None)
         if mine is not None:
             assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-            np.testing.assert_allclose(mine, theirs, rtol=close, atol=close, err_msg=name)
+            assert_near(mine, theirs, MANY_STEPS, name)
 
 
 def bowl(x: Any, at: Any) -> Any:
@@ -85,13 +86,13 @@ def bowl(x: Any, at: Any) -> Any:
 @pytest.mark.parametrize("method", METHODS)
 def test_it_is_compiled_batched_and_has_tangents(method: str) -> None:
     def least(at: Any) -> Any:
-        return minimize(bowl, fnp.zeros(2), (at,), method=method).x
+        return minimize(bowl, fnp.zeros(2), (at,), method=method, options={"gtol": 1e-6}).x
 
     points = np.array([[1.0, 2.0], [-0.5, 0.25], [0.0, 0.0]], np.float32)
     if method == "BFGS":
         found, moved = fx.jit(lambda at: fx.jvp(least, (at,), (fnp.ones_like(at),)))(points[0])
         assert_near(found, points[0])
-        np.testing.assert_allclose(moved, 1.0, atol=1e-3)
+        assert_near(moved, np.ones(2), DERIVATIVE)
     else:
         assert_near(fx.jit(fx.vmap(least))(points), points, DERIVATIVE)
 

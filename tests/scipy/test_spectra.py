@@ -47,9 +47,10 @@ def test_windows_are_highest_in_the_middle(name: str) -> None:
     for n in (1, 6, 7):
         window = window_of(name, n)
         assert window.shape == (n,)
-        assert window.max() == pytest.approx(window[n // 2])
+        assert_near(window.max(), window[n // 2], ELEMENTARY)
         if n % 2 == 0:
-            assert window[n // 2] == pytest.approx(1.0)
+            height = 1.000000003 if name == "flattop" else 1.0  # whose coefficients were published with nine digits
+            assert_near(window[n // 2], height, ELEMENTARY)
         assert_near(window[1:], window[1:][::-1], ELEMENTARY)
 
 
@@ -69,7 +70,7 @@ def test_transforms_are_inverted(options: dict[str, Any], nperseg: int) -> None:
     times, signal = istft(spectra, 2.0, nperseg=nperseg, input_onesided=one_sided, **options)
     assert times.shape == signal.shape[-1:]
     assert_near(np.real(signal[..., :40]), X)
-    np.testing.assert_allclose(times[:3], [0, 0.5, 1])
+    assert_near(times[:3], [0, 0.5, 1], ELEMENTARY)
 
 
 def test_axes_of_times_and_frequencies() -> None:

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.parser import parse_jaxpr
 from tracefx.extend import (
     CarriesJaxprs,
@@ -21,6 +22,7 @@ from tracefx.extend import (
     Primitive,
     Value,
 )
+from tracefx.testing.tolerances import ELEMENTARY
 
 Number = Any
 """A Python number, an array or a tracer: what the programs below are written for."""
@@ -46,7 +48,7 @@ def deriv(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def all_close(*values: Any) -> None:
     for v1, v2 in itertools.pairwise(values):
-        np.testing.assert_allclose(v1, v2)
+        assert_near(v1, v2, ELEMENTARY)
 
 
 @final

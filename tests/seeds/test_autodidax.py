@@ -290,7 +290,7 @@ def test_grad_of_jit_traces_once() -> None:
 def test_vmap_of_jit() -> None:
     traced = TracedOnce()
     ys = fx.vmap(traced.jitted, (0,))(np.arange(3.0))
-    np.testing.assert_allclose(ys, [0.0, -0.68294197, 0.18140515], rtol=1e-7)
+    all_close(ys, [jax_f(x) for x in np.arange(3.0)])
     fx.vmap(traced.jitted, (0,))(np.arange(5.0))
     assert traced.count == 1, "traced for one element, whatever the size of the batch"
 

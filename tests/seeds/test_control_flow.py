@@ -10,8 +10,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.errors import TracerBoolConversionError
 from tracefx.extend import check_jaxpr
+from tracefx.testing.tolerances import ELEMENTARY
 
 lax = fx.lax
 
@@ -38,19 +40,19 @@ def test_derivatives_are_those_of_the_branch(x: float, compiled: bool) -> None:
     f: Callable[[Any], Any] = fx.jit(chosen) if compiled else chosen
     value, slope = by_hand(x)
     out, tangent = fx.jvp(f, (x,), (1.0,))
-    np.testing.assert_allclose([out, tangent], [value, slope], rtol=1e-5)
-    np.testing.assert_allclose(fx.grad(f)(x), slope, rtol=1e-5)
-    np.testing.assert_allclose(fx.jit(fx.grad(f))(x), slope, rtol=1e-5)
+    assert_near([out, tangent], [value, slope], ELEMENTARY)
+    assert_near(fx.grad(f)(x), slope, ELEMENTARY)
+    assert_near(fx.jit(fx.grad(f))(x), slope, ELEMENTARY)
     out, push = fx.linearize(f, x)
-    np.testing.assert_allclose([out, push(1.0)], [value, slope], rtol=1e-5)
+    assert_near([out, push(1.0)], [value, slope], ELEMENTARY)
 
 
 def test_a_batch_of_predicates() -> None:
     xs = np.array([1.0, 4.0, 6.0], np.float32)
     wanted = [by_hand(x)[0] for x in xs], [by_hand(x)[1] for x in xs]
-    np.testing.assert_allclose(fx.vmap(chosen)(xs), wanted[0], rtol=1e-5)
-    np.testing.assert_allclose(fx.vmap(fx.grad(chosen))(xs), wanted[1], rtol=1e-5)
-    np.testing.assert_allclose(fx.grad(lambda x: fx.vmap(chosen)(x).sum())(xs), wanted[1], rtol=1e-5)
+    assert_near(fx.vmap(chosen)(xs), wanted[0], ELEMENTARY)
+    assert_near(fx.vmap(fx.grad(chosen))(xs), wanted[1], ELEMENTARY)
+    assert_near(fx.grad(lambda x: fx.vmap(chosen)(x).sum())(xs), wanted[1], ELEMENTARY)
 
 
 def test_one_predicate_for_a_batch_stays_a_branch() -> None:

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.extend import (
     Array,
     ArrayLike,
@@ -43,6 +44,7 @@ from tracefx.extend import (
     current,
     instantiate,
 )
+from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ the operation, rule by rule
 
@@ -433,4 +435,4 @@ def test_a_rule_may_bring_an_array_along(stack: Callable[[Any, Any, Any], object
     x = np.array([0.5, 0.25, -1.0], np.float32)
     ours, theirs = stack(fx, weighed_sine, fnp.asarray(x)), stack(jax, jax_weighed_sine, jnp.asarray(x))
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        assert_near(a, b, ELEMENTARY)

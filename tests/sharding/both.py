@@ -16,7 +16,8 @@ from attrs import frozen
 import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
-from tracefx.core.dtypes import NDArray
+from tests.closeness import assert_near
+from tracefx.testing.tolerances import SUMMED, Ulps
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -57,19 +58,14 @@ def named(programs: Iterable[Program]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
 
 
-def numbers(x: Any) -> NDArray:
-    array = np.asarray(x)
-    return array.astype(np.float32) if array.dtype.itemsize == 2 and array.dtype.kind == "V" else array
-
-
-def agree(program: Program) -> None:
+def agree(program: Program, tolerance: Ulps = SUMMED) -> None:
     """Both give arrays of the same types and values."""
     ours, theirs = fx.tree.leaves(program(OURS)), jax.tree.leaves(program(JAX))
     assert len(ours) == len(theirs) > 0
     for got, want in zip(ours, theirs, strict=True):
         a, b = np.asarray(got), np.asarray(want)
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        np.testing.assert_allclose(numbers(a), numbers(b), rtol=1e-5, atol=1e-5)
+        assert_near(a, b, tolerance)
 
 
 def refused(program: Program, kind: type[Exception], words: str, *, by_jax: type[Exception] | None = None) -> None:

@@ -17,9 +17,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import NamedSharding, P, lax, random
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
+from tracefx.testing.tolerances import DERIVATIVE, ULPS
 
 DONE: Final = "all is as it should be"
 
@@ -120,12 +122,12 @@ def programs(mesh: fx.Mesh) -> None:
     together, single = on_mesh(w, mesh), fnp.asarray(w)
     for _ in range(3):
         together, single = step(together, *apart), step(single, x, y)
-    np.testing.assert_allclose(everywhere(together), single, rtol=1e-5, atol=1e-6)
+    assert_near(everywhere(together), single, DERIVATIVE)
     # one operation at a time
-    np.testing.assert_allclose(everywhere(apart[0] * 2.0 + 1.0), x * 2 + 1, rtol=1e-6)
-    np.testing.assert_allclose(float(fnp.sum(apart[0])), x.sum(), rtol=1e-4)
-    columns = NamedSharding(mesh, P(None, "process"))
+    assert_near(everywhere(apart[0] * 2.0 + 1.0), x * 2 + 1)
     u, v = np.round(4 * x), np.round(4 * w)  # of which sums are exact in any order
+    assert float(fnp.sum(on_mesh(u, mesh, ("process", "here")))) == u.sum()
+    columns = NamedSharding(mesh, P(None, "process"))
     product = fx.jit(lambda u, v: u @ v, out_shardings=columns)(on_mesh(u, mesh, "here", "process"), v)
     assert product.sharding == columns
     own_parts(product, u @ v)
@@ -230,12 +232,12 @@ def caching(i: int, n: int, port: str) -> None:
             fx.distributed.barrier("begin")
             if i == 0:
                 f = fx.jit(lambda x: fnp.sin(x) * 3.0)
-                np.testing.assert_allclose(f(np.ones(4)), np.sin(np.ones(4)) * 3, rtol=1e-6)
+                assert_near(f(np.ones(4)), np.sin(np.ones(4)) * 3, ULPS["sin"])
             fx.distributed.barrier("process 0 has kept it")
             f = fx.jit(lambda x: fnp.sin(x) * 3.0)
             out = f(np.ones(4))
             assert out.devices() == {fx.local_devices()[0]}
-            np.testing.assert_allclose(out, np.sin(np.ones(4)) * 3, rtol=1e-6)
+            assert_near(out, np.sin(np.ones(4)) * 3, ULPS["sin"])
 
 
 PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {

@@ -12,10 +12,12 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import JAX, OURS, Library, agree
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
 from tracefx.testing import check_grads
+from tracefx.testing.tolerances import EXACT, SUMMED, Ulps
 
 Collective = Callable[[Any, Any], Any]
 """A program of one library's `lax` and of an operand `f32[4, 8]`, along the axis `i` of size 4."""
@@ -55,6 +57,19 @@ ALL: Final = {**LINEAR, **EXTREME}
 NOT_ON_DEVICES_IN_JAX: Final = {"pbroadcast"}
 
 
+def tolerance_of(name: str) -> Ulps:
+    """Sums may be taken in any order; what is only moved is not changed."""
+    return SUMMED if name.startswith(("psum", "pmean")) else EXACT
+
+
+def whole_numbers(shape: tuple[int, ...]) -> NDArray:
+    """Of which sums of products are exact."""
+    return (np.arange(np.prod(shape)) * 5 % 11 - 4).astype(np.float32).reshape(shape)
+
+
+WHOLE: Final = whole_numbers(X.shape)
+
+
 def under_vmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
     return lib.m.vmap(f, axis_name="i")  # type: ignore[no-any-return]  # either library's
 
@@ -75,7 +90,7 @@ def by_pmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
 def test_on_devices_as_jax(name: str) -> None:
     way = under_vmap if name in NOT_ON_DEVICES_IN_JAX else over_devices
     got, want = over_devices(OURS, lambda x: ALL[name](lax, x))(X), way(JAX, lambda x: ALL[name](JAX.lax, x))(X)
-    np.testing.assert_allclose(got, np.asarray(want), rtol=1e-6, atol=1e-6)
+    assert_near(got, want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -84,8 +99,8 @@ def test_a_batch_is_as_devices(name: str) -> None:
         return ALL[name](lax, x)  # type: ignore[no-any-return]  # a table for both libraries
 
     want = under_vmap(OURS, f)(X)
-    np.testing.assert_allclose(over_devices(OURS, f)(X), want, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(by_pmap(OURS, f)(X), want, rtol=1e-6, atol=1e-6)
+    assert_near(over_devices(OURS, f)(X), want, tolerance_of(name))
+    assert_near(by_pmap(OURS, f)(X), want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("way", [under_vmap, over_devices], ids=lambda way: way.__name__)
@@ -93,12 +108,12 @@ def test_a_batch_is_as_devices(name: str) -> None:
 def test_transposed(name: str, way: Callable[..., Any]) -> None:
     # <J v, w> = <v, J' w>, with a coefficient that differs along the axis.
     f = way(OURS, lambda x: LINEAR[name](lax, x * (1 + lax.axis_index("i"))))
-    out, pull = fx.vjp(f, X)
-    w = np.cos(np.arange(out.size, dtype=np.float32)).reshape(out.shape)
-    forward = fx.jvp(f, (X,), (X + 1,))[1]
+    out, pull = fx.vjp(f, WHOLE)
+    w = whole_numbers(out.shape)
+    forward = fx.jvp(f, (WHOLE,), (WHOLE + 1,))[1]
     (back,) = pull(w)
-    np.testing.assert_allclose(fnp.vdot(forward, w), fnp.vdot(X + 1, back), rtol=2e-4)
-    assert np.allclose(forward, f(X + 1), rtol=1e-5, atol=1e-5)
+    assert float(fnp.vdot(forward, w)) == float(fnp.vdot(WHOLE + 1, back))
+    assert np.array_equal(forward, f(WHOLE + 1))
 
 
 @pytest.mark.parametrize("dims", [(0, 0), (1, 2)])
@@ -108,7 +123,7 @@ def test_vmap_is_a_loop(name: str, dims: tuple[int, int]) -> None:
     batch = np.stack([X, X + 1, 2 * X], dims[1])
     got = fx.vmap(f, in_axes=dims[1], out_axes=dims[0])(batch)
     want = np.stack([f(np.take(batch, i, dims[1])) for i in range(3)], dims[0])
-    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+    assert_near(got, want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter", "ppermute of some", "all_to_all", "pbroadcast"])
@@ -178,7 +193,7 @@ def test_alone_along_an_axis(name: str, sizes: tuple[int, int], axis_names: set[
     want = fx.vmap(f, axis_name="i")(x[None])[0]
     assert np.array_equal(mapped(x), want)
     assert np.array_equal(fx.jit(mapped)(x), want)
-    np.testing.assert_allclose(fx.grad(lambda x: fnp.sum(mapped(x) ** 2))(x), 2 * mapped(x).reshape(x.shape), rtol=1e-6)
+    assert np.array_equal(fx.grad(lambda x: fnp.sum(mapped(x) ** 2))(x), 2 * mapped(x).reshape(x.shape))
 
 
 # ------------------------------------------------------------------ groups
@@ -207,15 +222,15 @@ def test_groups(name: str) -> None:
     # JAX has no groups under vmap.
     f, want = IN_GROUPS[name], by_pmap(JAX, lambda x: IN_GROUPS[name](JAX.lax, x))(X)
     for way in (under_vmap, over_devices, by_pmap):
-        np.testing.assert_allclose(way(OURS, lambda x: f(lax, x))(X), np.asarray(want), rtol=1e-6, atol=1e-6)
+        assert_near(way(OURS, lambda x: f(lax, x))(X), want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter tiled", "all_to_all"])
 def test_groups_are_transposed(name: str) -> None:
     f = over_devices(OURS, lambda x: IN_GROUPS[name](lax, x))
-    out, pull = fx.vjp(f, X)
-    w = np.cos(np.arange(out.size, dtype=np.float32)).reshape(out.shape)
-    np.testing.assert_allclose(fnp.vdot(out, w), fnp.vdot(X, pull(w)[0]), rtol=2e-4)
+    out, pull = fx.vjp(f, WHOLE)
+    w = whole_numbers(out.shape)
+    assert float(fnp.vdot(out, w)) == float(fnp.vdot(WHOLE, pull(w)[0]))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +285,7 @@ def test_ragged_all_to_all(way: Callable[..., Any]) -> None:
     for source, target in np.ndindex(SIZE, SIZE):
         n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
         rows[source, start : start + n] += np.arange(int(place), int(place + n), dtype=np.float32)[:, None]
-    np.testing.assert_allclose(back, rows)
+    assert np.array_equal(back, rows)
 
 
 def test_ragged_all_to_all_in_groups() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import JAX, OURS, Library, named
 from tests.sharding.test_arrays import put
 from tests.sharding.test_jit import agree
@@ -49,7 +50,7 @@ def test_the_numbers_are_those_of_one_device(name: str) -> None:
     assert len(got) == len(want) > 0
     for g, w in zip(got, want, strict=True):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
-        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
+        assert_near(g, w)
 
 
 @pytest.mark.parametrize("name", ["elementwise", "sums", "products", "updates", "derivatives"])
@@ -58,7 +59,7 @@ def test_they_stay_on_one_device_that_is_not_the_first(name: str) -> None:
     got = fx.tree.leaves(FUNCTIONS[name](fx.device_put(X, fx.devices()[5])))
     for g, w in zip(got, fx.tree.leaves(FUNCTIONS[name](fnp.asarray(X))), strict=True):
         assert g.sharding == where
-        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+        assert_near(g, w)
 
 
 def elementwise(q: Library) -> Any:

@@ -13,6 +13,8 @@ import pytest
 import tracefx as fx
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import by_hand, new_state, step_of, train
+from tests.closeness import assert_near
+from tracefx.testing.tolerances import DERIVATIVE
 
 SMALL = Sizes(blocks=2, heads=2, head=4, hidden=16, context=8)
 PROJECT = Path(__file__).parents[2]
@@ -29,7 +31,8 @@ def alone() -> list[float]:
 def test_on_a_mesh_it_learns_what_it_learns_on_one_device(written: str, alone: list[float]) -> None:
     mesh = fx.make_mesh((4, 2), ("data", "model"))
     found = train(SMALL, 8, 6, mesh, loss if written == "jit" else by_hand(mesh))
-    np.testing.assert_allclose(found, alone, rtol=2e-5)
+    # Of 32 bits, and at weights that derivatives have moved.
+    assert_near(np.asarray(found, np.float32), alone, DERIVATIVE)
 
 
 def test_weights_stay_in_parts() -> None:
@@ -52,6 +55,7 @@ def test_in_two_processes() -> None:
             [*command, *options], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
         assert run.returncode == 0, run.stderr
-        told.append([float(line.split()[3]) for line in run.stdout.splitlines() if line.startswith("step")])
+        lines = [line.split() for line in run.stdout.splitlines() if line.startswith("step")]
+        told.append(np.array([int(line[3].replace(".", "")) for line in lines]))  # in units of the last digit
     assert len(told[0]) == 4
-    np.testing.assert_allclose(told[1], told[0], rtol=2e-5)
+    assert np.abs(told[1] - told[0]).max() <= 1, told  # as it may have been rounded up or down

@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import JAX, OURS, Library, agree
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
@@ -109,7 +110,7 @@ def test_each_axis_for_itself() -> None:
         return lax.psum(x, "x")
 
     got = OURS.over(total, P("x", "y"), P(None, "y"))(X)
-    np.testing.assert_allclose(got, X.reshape(4, 2, 4).sum(0), rtol=1e-6)
+    assert_near(got, X.reshape(4, 2, 4).sum(0))
     with pytest.raises(ValueError, match="must be the same along 'y'"):
         OURS.over(total, P("x", "y"), P())(X)
 
@@ -119,7 +120,7 @@ def test_solutions_of_equations() -> None:
         scale = lax.psum(x, "x").sum()
         return lax.custom_linear_solve(lambda v: scale * v, fnp.ones(3), lambda _, b: b / scale)
 
-    np.testing.assert_allclose(OURS.over(solved, P("x"), P())(X), np.ones(3) / X.sum(), rtol=1e-6)
+    assert_near(OURS.over(solved, P("x"), P())(X), np.ones(3) / X.sum())
 
 
 def test_unchecked() -> None:
@@ -135,6 +136,6 @@ def test_differentiated_inside() -> None:
         return fx.grad(lambda w: fnp.sum(fnp.tanh(x * w)))(w)
 
     got = OURS.over(gradient, (P(), P("x")), P())(w, X)
-    np.testing.assert_allclose(got, fx.grad(lambda w: fnp.sum(fnp.tanh(X * w)))(w), rtol=1e-5)
+    assert_near(got, fx.grad(lambda w: fnp.sum(fnp.tanh(X * w)))(w))
     with pytest.raises(ValueError, match="must be the same along 'x'"):  # of what differs, it differs
         OURS.over(lambda w, x: fx.grad(lambda x: fnp.sum(fnp.tanh(x * w)))(x), (P(), P("x")), P())(w, X)

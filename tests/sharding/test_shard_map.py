@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import OURS, Library, Program, agree, named, refused
 from tracefx import P, lax
 from tracefx.testing import check_grads
@@ -314,7 +315,7 @@ def test_as_a_decorator() -> None:
 def test_the_mesh_in_use() -> None:
     f = fx.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
     with fx.set_mesh(OURS.mesh):
-        np.testing.assert_allclose(f(X), X.reshape(4, 2, 4).sum(0), rtol=1e-6)
+        assert_near(f(X), X.reshape(4, 2, 4).sum(0))
     with pytest.raises(ValueError, match="there is no mesh; pass mesh="):
         f(X)
 

@@ -10,12 +10,14 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.sharding.both import OURS
 from tracefx import P, handlers, lax
 from tracefx.control.shard_map import ShardMap
 from tracefx.core.handler import as_array
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.values import from_numpy
+from tracefx.testing.tolerances import ELEMENTARY, ULPS
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 
@@ -59,7 +61,7 @@ def test_all_at_once(name: str) -> None:
     assert not whole.effects
     got = [as_array(out) for out in eval_jaxpr(whole, (), [*consts, *args])]
     for out, want in zip(got, fx.tree.leaves(mapped(X)), strict=True):
-        np.testing.assert_allclose(out, want, rtol=1e-6)
+        assert_near(out, want)
 
 
 # ------------------------------------------------------------------ handlers
@@ -73,13 +75,13 @@ def test_taylor() -> None:
     series: Any = [X * 0 + 1, X]
     got, want = [handlers.jet(f, (X,), (series,)) for f in (apart, sines)]
     for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        assert_near(a, b)
 
 
 def test_bounds() -> None:
     got, want = [handlers.bounds(f)(handlers.around(X, 0.1)) for f in (apart, sines)]
-    np.testing.assert_allclose(got.lo, want.lo, rtol=1e-5)
-    np.testing.assert_allclose(got.hi, want.hi, rtol=1e-5)
+    assert_near(got.lo, want.lo)
+    assert_near(got.hi, want.hi)
     assert np.all(got.lo <= sines(X))
     assert np.all(sines(X) <= got.hi)
 
@@ -88,14 +90,13 @@ def test_sparsity() -> None:
     assert np.array_equal(
         handlers.jacobian_sparsity(apart)(X).todense(), handlers.jacobian_sparsity(sines)(X).todense()
     )
-    np.testing.assert_allclose(
-        handlers.sparse_jacobian(apart)(X).todense(), handlers.sparse_jacobian(sines)(X).todense(), rtol=1e-5
-    )
+    got, want = [handlers.sparse_jacobian(f)(X).todense() for f in (apart, sines)]
+    assert_near(got, want, ELEMENTARY)
 
 
 def test_laplacian() -> None:
     got, want = [handlers.laplacian(lambda x, f=f: fnp.sum(f(x)))(X) for f in (apart, sines)]
-    np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert_near(got, want)
 
 
 def test_checkify() -> None:
@@ -107,20 +108,20 @@ def test_checkify() -> None:
     checked = handlers.checkify(f, errors=handlers.all_checks)
     error, out = checked(X[:, :2] + 0.05)
     assert error.get() is None
-    np.testing.assert_allclose(out, np.log(X[:, :2] + np.float32(0.05)), rtol=1e-6)
+    assert_near(out, np.log(X[:, :2] + np.float32(0.05)), ULPS["log"])
     assert "log gave NaN" in str(checked(X - 1)[0].get())
     assert "too large" in str(checked(X + 1)[0].get())
 
 
 def test_explain() -> None:
     explanation = handlers.explain(apart)(X)
-    np.testing.assert_allclose(explanation.out, sines(X), rtol=1e-6)
+    assert_near(explanation.out, sines(X))
     assert "shard_map" in str(explanation)
     assert "sin" in str(explanation)
 
 
 def test_log(capsys: pytest.CaptureFixture[str]) -> None:
-    np.testing.assert_allclose(handlers.log(apart)(X), sines(X), rtol=1e-6)
+    assert_near(handlers.log(apart)(X), sines(X))
     fx.effects_barrier()
     shown = capsys.readouterr()
     assert "sin f32[4,2,4]" in shown.out + shown.err
@@ -129,15 +130,15 @@ def test_log(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_sown_on_every_device_is_one_behind_the_other() -> None:
     f = OURS.over(lambda x: lax.psum(handlers.sow(fnp.sin(x), name="sine"), "x"), P("x"), P())
     out, found = handlers.reap(f)(X)
-    np.testing.assert_allclose(out, sines(X) / 2, rtol=1e-6)
+    assert_near(out, sines(X) / 2)
     # The devices along y have the same rows.
-    np.testing.assert_allclose(found["sine"].reshape(4, 2, 2, 4)[:, 0].reshape(8, 4), np.sin(X), rtol=1e-6)
+    assert_near(found["sine"].reshape(4, 2, 2, 4)[:, 0].reshape(8, 4), np.sin(X), ULPS["sin"])
 
 
 def test_autocast() -> None:
     f = OURS.over(lambda x: lax.psum(x @ x.T, "y"), P("x", "y"), P("x"))
     got = handlers.autocast(f, handlers.bfloat16)(X)
-    np.testing.assert_allclose(got, f(X), rtol=2e-2)
+    assert_near(fnp.asarray(got).astype(fnp.bfloat16), f(X))
 
 
 def test_key_reuse() -> None:
@@ -158,4 +159,4 @@ def test_handlers_stay_under_transformations(way: Callable[..., Any]) -> None:
         return fnp.sum(sines(x))
 
     args = np.stack([X, X + 1]) if way is fx.vmap else X
-    np.testing.assert_allclose(way(f)(args), way(plain)(args), rtol=1e-5)
+    assert_near(way(f)(args), way(plain)(args))

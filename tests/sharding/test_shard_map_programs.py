@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tests.sharding.both import Library, Program, agree, named
+from tracefx.testing.tolerances import DERIVATIVE, SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
@@ -180,4 +181,5 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 
 @named(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
-    agree(program)
+    # The terms of a softmax's derivative cancel.
+    agree(program, DERIVATIVE if program is attention else SUMMED)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.laws.examples import few
 from tracefx import NamedSharding, P
 from tracefx.core import dtypes
 from tracefx.core.values import from_numpy
 from tracefx.testing.programs import Stacked
 from tracefx.testing.strategies import structured
+from tracefx.testing.tolerances import PROGRAM
 
 SIZES: Final = {"x": 3, "y": 2}
 
@@ -39,8 +40,7 @@ def placed(draw: Any) -> tuple[Stacked, list[Any], list[NamedSharding]]:
 
 def close(got: Any, want: Any) -> None:
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
-    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-8, atol=1e-8 * scale)
+    assert_near(got, want, PROGRAM)
 
 
 @few(4)

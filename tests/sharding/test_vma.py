@@ -1,4 +1,4 @@
-"""Derivatives taken inside of a checked `shard_map`, by JAX's rules: which values differ from device to device counts."""
+"""Derivatives taken inside of a checked `shard_map`: it counts which values differ from device to device."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -15,15 +15,22 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import OURS, Library, agree, refused
+from tests.closeness import assert_near
+from tests.sharding.both import OURS, Library, Program, agree, refused
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
+from tracefx.testing.tolerances import DERIVATIVE
 
 W: Final[NDArray] = np.linspace(-1, 1.5, 4, dtype=np.float32)
 X: Final[NDArray] = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 S: Final = np.float32(0.7)
 Body: TypeAlias = Callable[[Library, Any, Any], Any]
 """A program of `w`, the same on all devices, and the part `x` that a device has of rows, four parts along `x`."""
+
+
+def same(program: Program) -> None:
+    """Both libraries find the same derivatives."""
+    agree(program, DERIVATIVE)
 
 
 def inside(lib: Library, body: Body, w: Any = W, out: Any = None, **options: Any) -> Any:
@@ -101,9 +108,7 @@ LOSSES: Final[dict[str, Body]] = {
     "pmax": lambda lib, w, x: local(lib, w, x - lib.lax.pmax(x, "x")),
     "all_gather": lambda lib, w, x: local(lib, w, lib.lax.all_gather(x, "x", tiled=True)),
     "all_gather of it": lambda lib, w, x: lib.lax.pmean(lib.np.sum(lib.lax.all_gather(w * x, "x") ** 2), "x"),
-    "psum_scatter": lambda lib, w, x: lib.np.sum(
-        lib.lax.psum_scatter(lib.np.sin(w * x), "x", scatter_dimension=1) ** 2
-    ),
+    "psum_scatter": lambda lib, w, x: lib.np.sum(lib.lax.psum_scatter(w * x, "x", scatter_dimension=1) ** 2),
     "all_to_all": lambda lib, w, x: lib.np.sum(lib.lax.all_to_all(lib.np.sin(w * x), "x", 1, 0, tiled=True) * x[0, 0]),
     "ppermute": lambda lib, w, x: lib.np.sum(lib.lax.ppermute(w, "x", [(0, 1), (1, 2), (3, 3)]) * x),
     "psum of it": lambda lib, w, x: lib.np.sum(lib.lax.psum(w, "x") ** 2) + local(lib, w, x),
@@ -140,7 +145,7 @@ LOSSES: Final[dict[str, Body]] = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradient_of_what_is_the_same(loss: str) -> None:
-    agree(lambda lib: inside(lib, slope(LOSSES[loss])))
+    same(lambda lib: inside(lib, slope(LOSSES[loss])))
 
 
 DERIVATIVES: Final[dict[str, Body]] = {
@@ -169,22 +174,22 @@ DERIVATIVES: Final[dict[str, Body]] = {
 
 @pytest.mark.parametrize("derivative", DERIVATIVES)
 def test_derivatives(derivative: str) -> None:
-    agree(lambda lib: inside(lib, DERIVATIVES[derivative]))
+    same(lambda lib: inside(lib, DERIVATIVES[derivative]))
 
 
 def test_of_what_differs() -> None:
-    agree(lambda lib: inside(lib, lambda lib, w, x: lib.m.grad(lambda x: total(lib, w, x))(x), out=lib.P("x")))
+    same(lambda lib: inside(lib, lambda lib, w, x: lib.m.grad(lambda x: total(lib, w, x))(x), out=lib.P("x")))
     both: Body = lambda lib, w, x: lib.m.grad(lambda w, x: total(lib, w, x), (0, 1))(w, x)  # noqa: E731  # with a type
-    agree(lambda lib: inside(lib, both, out=(lib.P(), lib.P("x"))))
+    same(lambda lib: inside(lib, both, out=(lib.P(), lib.P("x"))))
     cast: Body = lambda lib, w, x: slope(mean)(lib, lib.lax.pcast(w, "x", to="varying"), x)  # noqa: E731
-    agree(lambda lib: inside(lib, cast, out=lib.P("x")))
+    same(lambda lib: inside(lib, cast, out=lib.P("x")))
 
 
 def test_unchecked() -> None:
     def each(lib: Library, w: Any, x: Any) -> Any:
         return slope(local)(lib, w, x)[None]
 
-    agree(lambda lib: inside(lib, each, out=lib.P("x"), check_vma=False))
+    same(lambda lib: inside(lib, each, out=lib.P("x"), check_vma=False))
 
 
 def test_two_axes() -> None:
@@ -192,12 +197,12 @@ def test_two_axes() -> None:
         return lib.lax.pmean(lib.np.sum(lib.np.sin(w * x)), "x")
 
     for spec in (("x",), ("x", "y"), (None, "y")):
-        agree(lambda lib, spec=spec: lib.over(partial(slope(loss), lib), (lib.P(), lib.P(*spec)), lib.P())(S, X))
+        same(lambda lib, spec=spec: lib.over(partial(slope(loss), lib), (lib.P(), lib.P(*spec)), lib.P())(S, X))
 
     def mixed(lib: Library) -> Any:
         return lib.P("y"), lib.P("x")
 
-    agree(lambda lib: lib.over(partial(slope(loss), lib), mixed(lib), lib.P("y"))(np.tile(W, 2), X))
+    same(lambda lib: lib.over(partial(slope(loss), lib), mixed(lib), lib.P("y"))(np.tile(W, 2), X))
 
 
 def test_along_one_axis_of_two() -> None:
@@ -205,7 +210,7 @@ def test_along_one_axis_of_two() -> None:
         f = lib.over(partial(slope(mean), lib), (lib.P(), lib.P("x")), lib.P(), axis_names={"x"})
         return lib.m.jit(f)(W, X)
 
-    agree(program)
+    same(program)
 
 
 def test_layers_cut_along_two_axes() -> None:
@@ -224,7 +229,7 @@ def test_layers_cut_along_two_axes() -> None:
         specs = lib.P(None, "y"), lib.P("y"), lib.P()
         return lib.over(partial(step, lib), (specs, lib.P("x")), (lib.P(), specs))((a, b, W), X)
 
-    agree(program)
+    same(program)
 
 
 @pytest.mark.parametrize(
@@ -236,16 +241,16 @@ def test_from_outside(loss: str) -> None:
         f = lib.over(lambda w, x: lib.lax.psum(body(lib, w, x), "x") / 4, (lib.P(), lib.P("x")), lib.P())
         return lib.m.grad(f, (0, 1))(W, X)
 
-    agree(program)
+    same(program)
 
 
 def test_training_from_outside() -> None:
-    agree(lambda lib: lib.m.jacrev(lambda w: inside(lib, DERIVATIVES["training"], w)[0])(W))
+    same(lambda lib: lib.m.jacrev(lambda w: inside(lib, DERIVATIVES["training"], w)[0])(W))
 
 
 def test_batches() -> None:
-    agree(lambda lib: lib.m.vmap(lambda w: inside(lib, slope(mean), w))(W))
-    agree(lambda lib: lib.m.vmap(lambda w: inside(lib, slope(LOSSES["custom_vjp"]), w))(W[:, None] * W))
+    same(lambda lib: lib.m.vmap(lambda w: inside(lib, slope(mean), w))(W))
+    same(lambda lib: lib.m.vmap(lambda w: inside(lib, slope(LOSSES["custom_vjp"]), w))(W[:, None] * W))
 
 
 def test_solutions_of_equations() -> None:
@@ -263,9 +268,9 @@ def test_solutions_of_equations() -> None:
 
     w = inside(OURS, lambda lib, w, x: fx.grad(lambda w: fnp.sum(solved(lib, w, x) ** 2))(w))
     scale = 1 + np.sum(X**2)
-    np.testing.assert_allclose(w, 2 * W / scale**2, rtol=1e-3)
+    assert_near(w, 2 * W / scale**2, DERIVATIVE)
     of_x = inside(OURS, lambda lib, w, x: fx.grad(lambda x: fnp.sum(solved(lib, w, x) ** 2))(x), out=P("x"))
-    np.testing.assert_allclose(of_x, -4 * X * np.sum(W**2) / scale**3, rtol=1e-3)
+    assert_near(of_x, -4 * X * np.sum(W**2) / scale**3, DERIVATIVE)
 
 
 # ------------------------------------------------------------------ what is said of values
@@ -355,4 +360,4 @@ def test_inside_and_outside(loss: Callable[[Any, Any], Any]) -> None:
     got = fx.jit(OURS.over(lambda w, x: fx.grad(whole, (0, 1))(w, x), specs, specs))(W, X)
     want = fx.jit(fx.grad(OURS.over(whole, specs, P()), (0, 1)))(W, X)
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+        assert_near(a, b, DERIVATIVE)

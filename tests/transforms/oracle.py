@@ -6,22 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import TRANSFORMED, assert_near
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 Case: TypeAlias = Callable[[Any, Any], object]
 """`case(fx, fnp)` gives our result, `case(jax, jnp)` the oracle's."""
-
-_RELATIVE: Final = {2: 2e-3, 4: 5e-6, 8: 1e-12}  # by the size of one real number: a few dozen units in the last place
 
 
 def ours(case: Case) -> object:
@@ -63,11 +61,4 @@ def same_leaf(got: Any, want: Any, what: str) -> None:
     if g.dtype.kind in "biuV":  # float0 is a void type
         np.testing.assert_array_equal(g, w, err_msg=what)
     else:
-        close(g, w, what)
-
-
-def close(got: npt.NDArray[Any], want: npt.NDArray[Any], what: str = "") -> None:
-    """Equal up to rounding, relative to the largest number of the array."""
-    real = got.real.dtype.itemsize
-    scale = np.max(np.abs(want), initial=1.0, where=np.isfinite(want))
-    np.testing.assert_allclose(got, want, rtol=_RELATIVE[real], atol=float(_RELATIVE[real] * scale), err_msg=what)
+        assert_near(g, w, TRANSFORMED, what)

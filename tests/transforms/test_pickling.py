@@ -15,9 +15,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.core.array import Array
 from tracefx.core.literal import Literal
 from tracefx.testing.laws import Identity
+from tracefx.testing.tolerances import ELEMENTARY
 
 
 def cube(x: Any) -> Any:
@@ -78,6 +80,13 @@ def test_functions_copy(name: str) -> None:
         assert same(how({"f": made})["f"](2.0), made(2.0))
 
 
+def test_what_makes_programs_pickles() -> None:
+    made = fx.make_jaxpr(split, static_argnums=1, return_shape=True)
+    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        assert again(1.0, 2.0) == made(1.0, 2.0)
+        assert repr(again).startswith("MakeJaxpr(static_argnums=(1,), return_shape=True)(<function split")
+
+
 def test_decorated_functions_pickle_by_name() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     with pytest.raises((pickle.PicklingError, AttributeError), match="Can't pickle|Can't get"):
@@ -133,15 +142,13 @@ def test_linear_maps_pass_through_transformations() -> None:
     compiled = fx.jit(lambda x, y: fx.vjp(split, x, y)[1])(x, y)
     applied = fx.jit(lambda pull, ct: pull(ct))
     for a, b, c in zip(pull(out), compiled(out), applied(compiled, out), strict=True):
-        np.testing.assert_allclose(np.asarray(b), np.asarray(a), 1e-6)
-        np.testing.assert_allclose(np.asarray(c), np.asarray(a), 1e-6)
+        assert_near(b, a)
+        assert_near(c, a)
     push = fx.jit(lambda x, y: fx.linearize(split, x, y)[1])(x, y)
-    np.testing.assert_allclose(np.asarray(push(x, y)["sin"]), np.asarray(fx.jvp(split, (x, y), (x, y))[1]["sin"]), 1e-6)
+    assert_near(push(x, y)["sin"], fx.jvp(split, (x, y), (x, y))[1]["sin"])
     xs = fnp.arange(6.0).reshape(2, 3)
     pulls = fx.vmap(lambda x: fx.vjp(fnp.sin, x)[1])(xs)
-    np.testing.assert_allclose(
-        np.asarray(fx.vmap(lambda p, ct: p(ct)[0])(pulls, xs)), np.cos(xs) * np.asarray(xs), 1e-6
-    )
+    assert_near(fx.vmap(lambda p, ct: p(ct)[0])(pulls, xs), np.cos(xs) * np.asarray(xs), ELEMENTARY)
 
 
 def test_the_numbers_of_a_linear_map() -> None:

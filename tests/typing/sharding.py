@@ -11,6 +11,7 @@ from typing import assert_type
 import numpy as np
 
 import tracefx as fx
+import tracefx.numpy as fnp
 from tracefx import Array, Mesh, NamedSharding, P
 from tracefx.core.backend import Device
 from tracefx.core.shardings import Index, Shard, Sharding
@@ -48,6 +49,9 @@ def arrays(sharding: Sharding, x: Array) -> None:
     assert_type(fx.device_put(x, sharding), Array)
     assert_type(fx.device_put(np.ones(3), fx.devices()[0]), Array)
     assert_type(fx.device_put(3.0), Array)
+    assert_type(fnp.zeros(8, device=sharding), Array)
+    assert_type(fnp.asarray([1.0], device=fx.devices()[0]), Array)
+    assert_type(x.astype("float16", device=sharding), Array)
     assert_type(x.sharding, Sharding)
     assert_type(x.addressable_shards, Sequence[Shard])
     assert_type(x.addressable_data(0), Array)

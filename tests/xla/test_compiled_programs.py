@@ -13,8 +13,10 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, models
 from benchmarks.libraries import JAX, OURS, Library
+from tests.closeness import assert_near
 from tracefx import nn
 from tracefx.core.values import ConcreteArray
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 from tracefx.xla import runtime
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -31,8 +33,7 @@ def test_a_program_is_no_larger_than_jaxs(case: Case) -> None:
     results: Any = zip(fx.tree.leaves(ours(*case.arguments)), jax.tree.leaves(theirs(*case.arguments)), strict=True)
     for x, y in results:
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
-        size = max(1.0, float(np.max(np.abs(y))))
-        np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-5 * size)
+        assert_near(x, y, PROGRAM)
 
 
 def test_a_longer_program_has_larger_counts() -> None:
@@ -103,9 +104,9 @@ def test_a_quotient_by_a_number_is_not_kept_for_its_derivative() -> None:
 def test_derivatives_of_a_quotient_by_a_number_stay_in_range(y: float) -> None:
     x, number = np.array([1.0, -3.0], np.float32) * np.float32(y), np.float32(y)
     _, tangent = fx.jvp(fx.jit(lambda y: x / y), (number,), (np.float32(1),))
-    np.testing.assert_allclose(tangent, np.array([-1.0, 3.0]) / y, rtol=1e-6)
+    assert_near(tangent, np.array([-1.0, 3.0]) / y, ELEMENTARY)
     slope = fx.jit(fx.grad(lambda y: (x / y).sum()))(number)
-    np.testing.assert_allclose(slope, 2.0 / y, rtol=1e-6)
+    assert_near(slope, 2.0 / y, ELEMENTARY)
 
 
 # ------------------------------------------------------------------ memory

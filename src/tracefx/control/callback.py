@@ -22,9 +22,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Debugging, Effects, InputOutput
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
 from tracefx.core.memory import aligned_empty, private_copy
-from tracefx.core.passes import dce, renumber
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -167,6 +165,11 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
         """The types of the results of one call of the function."""
         return ()
 
+    @property
+    def by_parts(self) -> bool:
+        """Whether each device is to call with its parts."""
+        return False
+
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         sizes = tuple([each.size for each in reversed(self.mapped)])
@@ -179,11 +182,15 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
         avals = [x.aval for x in operands]
+        by_parts = self.by_parts and not self.mapped  # the elements of a batch are whole
 
         def call(*arrays: NDArray) -> list[NDArray]:
-            return [out.numpy() for out in self.run(list(map(ConcreteArray, avals, arrays)))]
+            # Of operands that are parts the shapes are others.
+            types = [aval.update(shape=x.shape) for aval, x in zip(avals, arrays, strict=True)] if by_parts else avals
+            return [out.numpy() for out in self.run(list(map(ConcreteArray, types, arrays)))]
 
-        return builder.host_call(call, operands, self.abstract_eval(*avals), any(e.observable for e in self.effects))
+        does = any(e.observable for e in self.effects)
+        return builder.host_call(call, operands, self.abstract_eval(*avals), does, by_parts)
 
     def run(self, args: Sequence[ConcreteArray]) -> Sequence[ConcreteArray]:
         """Call the function now, for all elements."""
@@ -326,6 +333,11 @@ class DebugCallback(Shown):
 
     @property
     @override
+    def by_parts(self) -> bool:
+        return self.partitioned
+
+    @property
+    @override
     def effects(self) -> Effects:
         return frozenset({self.effect})
 
@@ -343,30 +355,10 @@ class DebugPrint(Shown):
 
     @property
     @override
+    def by_parts(self) -> bool:
+        return self.partitioned
+
+    @property
+    @override
     def effects(self) -> Effects:
         return frozenset({Debugging(self.ordered)})
-
-
-def silenced(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
-    """The program without what shows known values, for computing again what has been shown.
-
-    `unknown` says which inputs were unknown when that was.
-    """
-    return jaxpr.memo.get(("silenced", unknown), lambda: _silenced(jaxpr, unknown))
-
-
-def _silenced(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
-    if not any(isinstance(effect, Debugging) for effect in jaxpr.effects):
-        return jaxpr
-    late = {v for v, u in zip(jaxpr.invars, unknown, strict=True) if u}
-    eqns = []
-    for eqn in jaxpr.eqns:
-        prim, is_late = eqn.prim, not late.isdisjoint(eqn.inputs)
-        if is_late:
-            late.update(eqn.outs)
-        if isinstance(prim, CarriesJaxprs):  # whose inputs nobody can tell to be known or not
-            bodies = [silenced(body, (False,) * len(body.invars)) for body in prim.jaxprs()]
-            eqns.append(evolve(eqn, prim=prim.with_jaxprs(*bodies)))
-        elif is_late or not any(isinstance(effect, Debugging) for effect in prim.effects):
-            eqns.append(eqn)
-    return dce(renumber(evolve(jaxpr, eqns=tuple(eqns))))

@@ -13,8 +13,8 @@ from typing import final
 from attrs import evolve, frozen
 
 from tracefx.control.bodies import Input, rearranged
-from tracefx.control.callback import silenced
 from tracefx.control.residuals import thinned
+from tracefx.control.silencing import silenced
 from tracefx.core.effects import lasting
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.passes import dce, prune

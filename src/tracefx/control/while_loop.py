@@ -22,10 +22,10 @@ from tracefx.control.bodies import (
     spread,
 )
 from tracefx.control.call import Call
-from tracefx.control.callback import silenced
 from tracefx.control.chunks import in_pieces, square_root
 from tracefx.control.cond import INDEX, Cond
 from tracefx.control.scan import Scan
+from tracefx.control.silencing import silenced
 from tracefx.control.sowing import UNTIL_THE_LAST, unclear
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND

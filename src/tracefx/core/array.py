@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Final, NoReturn, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from typing_extensions import CapsuleType, override
@@ -22,6 +22,9 @@ from tracefx.core.errors import (
 from tracefx.core.injection import Injected
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.whereabouts import Located
+
+if TYPE_CHECKING:
+    from tracefx.core.shardings import Place
 
 ArrayLike: TypeAlias = methods.Like["Array"]
 IndexPart: TypeAlias = methods.IndexPart["Array"]
@@ -338,7 +341,7 @@ class Array(Located):
     def imag(self) -> Array:
         return METHODS.value.imag(self)
 
-    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: Device | None = None) -> Array:
+    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: Place | None = None) -> Array:
         del copy  # arrays never change, so that they share memory does not show
         return METHODS.value.astype(self, dtype, device=device)
 

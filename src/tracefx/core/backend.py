@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from typing_extensions import CapsuleType
 
@@ -43,6 +44,11 @@ class Device(Protocol):
     def device_kind(self) -> str: ...
     @property
     def process_index(self) -> int: ...
+
+
+def is_device(x: object) -> TypeGuard[Device]:
+    """Whether it has what devices have: their classes are their runtimes'."""
+    return hasattr(x, "process_index") and hasattr(x, "platform")
 
 
 class Runnable(Protocol):
@@ -141,11 +147,16 @@ class Backend(Protocol):
         ...
 
     def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
-        """The array as another sharding on the same devices says, moved between them."""
+        """The array as another sharding says: on the same devices, or if all of both are this process's."""
         ...
 
     def portable(
-        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+        self,
+        jaxpr: Jaxpr,
+        consts: Sequence[Value],
+        name: str,
+        platforms: Sequence[str],
+        wishes: Wishes | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         """The program for these platforms as bytes for other processes, and which of the other inputs these take.
 
@@ -160,7 +171,17 @@ class Backend(Protocol):
 
     @property
     def platform(self) -> str:
-        """Where programs run, e.g. `cpu`."""
+        """The name of the platform on whose first device programs run that nobody put anywhere, e.g. `cpu`."""
+        ...
+
+    @property
+    def default_device(self) -> Device:
+        """The device that runs them here: `DEFAULT_DEVICE`, or the first of the platform."""
+        ...
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether that is the host's first, whose arrays are told from those that lie where they were put."""
         ...
 
     @property
@@ -176,8 +197,11 @@ class Backend(Protocol):
         """Those of this process. What nobody put anywhere runs on the first of them."""
         ...
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
-        """An array that lies as `sharding` says, of its tiles on this process's devices."""
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
+        """An array that lies as `sharding` says, of its tiles on this process's devices.
+
+        Nobody writes to them any more, unless they are `copied` first.
+        """
         ...
 
     def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
@@ -189,17 +213,31 @@ class Backend(Protocol):
         ...
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        """Host memory that nobody writes to any more on a device, the first one by default."""
+        """Host memory that nobody writes to any more on a device, the host's first one by default."""
         ...
 
     def device_of(self, buffer: Buffer) -> Device: ...
 
-    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
-        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have."""
+    def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
+        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have.
+
+        The consumer's `stream` of a GPU waits for the numbers; where there is none, they are waited for here.
+        """
+        ...
+
+    def dlpack_device(self, device: Device) -> tuple[int, int]:
+        """DLPack's numbers for the kind of a device, and for which it is."""
         ...
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be."""
+        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be.
+
+        Without a device it is on the one where the array lies.
+        """
+        ...
+
+    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+        """An array of another library that lies on a device which isn't the host's, as an array that lies there."""
         ...
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
@@ -228,3 +266,38 @@ class Backend(Protocol):
 
 
 BACKEND: Final[Injected[Backend]] = Injected("the backend that runs compiled programs")
+
+
+class Joined(Protocol):
+    """This process among several that work together."""
+
+    @property
+    def link(self) -> object:
+        """Its connection with the others, as XLA knows it."""
+        ...
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def local_ids(self) -> tuple[int, ...] | None:
+        """Which of the machine's devices are its own; None for all."""
+        ...
+
+
+class Plugins(Protocol):
+    """Finds XLA's plug-ins for devices that are not the host's."""
+
+    def client(self, platform: str, joined: Joined | None) -> object:
+        """XLA's client of a platform; PlatformError if there is none."""
+        ...
+
+    def preferred(self, joined: Joined | None) -> str:
+        """The platform that is best to run on, of all that there are."""
+        ...
+
+
+PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
+DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+"""The device that runs what nobody put anywhere, inside `default_device`; None elsewhere."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
     from tracefx.core.shardings import NamedSharding
+    from tracefx.core.values import Value
 
 
 class Ir(Protocol):
@@ -73,6 +74,8 @@ class Layouts:
     operands: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, int], ...] = ()
+    own: int = 2
+    """How many axes the largest of the arrays have but for those of the batch, which come first."""
 
 
 class Builder(Protocol):
@@ -110,6 +113,10 @@ class Builder(Protocol):
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
         """Add the equations of a program without constants."""
+        ...
+
+    def staged(self, function: Callable[..., Sequence[Value]], operands: Sequence[Ir]) -> list[Ir]:
+        """Add what a function of values binds: a rule may be made of smaller operations on some platforms only."""
         ...
 
     def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
@@ -153,6 +160,10 @@ class Builder(Protocol):
         """
         ...
 
+    def offers(self, target: str) -> bool:
+        """Whether a library that is new enough for a kernel, which older ones lack, is installed where one builds."""
+        ...
+
     def apart(
         self,
         jaxpr: Jaxpr,
@@ -187,10 +198,14 @@ class Builder(Protocol):
         operands: Sequence[Ir],
         outs: Sequence[ShapedArray],
         has_side_effect: bool,
+        partitioned: bool = False,
     ) -> list[Ir]:
         """Add a call of a Python function, which takes and gives NumPy arrays that nobody writes to.
 
         If the operation that is lowered has ordered effects, it happens after those before it. They reach each other
         through loops, branches and calls, whose rules need to do nothing about it.
+
+        In a program on several devices the first of them calls, with whole arrays. If it is `partitioned`, has no
+        results and isn't ordered, each calls with its parts, whose shapes are others.
         """
         ...

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import is_device
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -52,6 +53,16 @@ def is_own(jaxpr: Jaxpr) -> bool:
     """
     found = _digest(jaxpr)
     return found is not None and found.own
+
+
+def value_key(value: object) -> bytes | None:
+    """The same for a value that can be a parameter; devices count by what they are called and where they are."""
+    from hashlib import blake2b  # as above
+
+    try:
+        return blake2b(_Encoder().value(value), digest_size=20).digest()
+    except _Unshareable:
+        return None
 
 
 @final
@@ -207,6 +218,9 @@ class _Encoder:
             return self.aval(value)
         if isinstance(value, Literal):
             return self.literal(value)
+        if is_device(value):
+            said = (value.platform, value.device_kind, value.id, value.process_index)
+            return _counted(b"V", [self.value(v) for v in said])
         if attrs.has(kind) and not callable(value):
             return self.record(b"X", value)
         raise _Unshareable

@@ -34,6 +34,10 @@ class DeletedArrayError(RuntimeError):
     """The numbers of an array were asked for after its `delete`."""
 
 
+class PlatformError(RuntimeError, ValueError):
+    """There are no devices of a platform that was asked for, or a plug-in for it fails. JAX's is a RuntimeError."""
+
+
 class MissingRuleError(NotImplementedError):
     """A primitive was asked for a rule that it does not define."""
 

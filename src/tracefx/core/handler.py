@@ -13,7 +13,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
@@ -228,6 +228,214 @@ class handling(Generic[H]):
             )
         CURRENT.set(self._outer)
         self._outer = None
+
+
+def ensure_compile_time_eval() -> handling[Handler]:
+    """A block in which operations are evaluated at once, in functions that are being traced too.
+
+    What is computed in it is known while the program is made: it may decide an `if`, or a shape. Tracers of the program
+    are not known, so they can't take part.
+
+    >>> from tracefx import jit, numpy as fnp
+    >>> def f(x):
+    ...     with ensure_compile_time_eval():
+    ...         n = int(fnp.sqrt(16.0))
+    ...     return x.reshape(n, -1)
+    >>> jit(f)(fnp.ones(8)).shape
+    (4, 2)
+    """
+    return handling(ROOT)
+
+
+def evaluating() -> bool:
+    """Whether operations on numbers alone are evaluated here at once."""
+    return CURRENT.get().evaluates
+
+
+def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
+    """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
+    return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+
+
+def bind1(prim: Primitive, *args: ArrayLike) -> Array:
+    """`bind` for operations with one output, as an array."""
+    handler = CURRENT.get()
+    if handler.evaluates:
+        for a in args:
+            if type(a) is not ConcreteArray and type(a) is not Literal:
+                break
+        else:  # there is nothing to look for in operands that are no tracers
+            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
+            return out if type(out) is ConcreteArray else as_array(out)
+    values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
+    for a in args:
+        if not isinstance(a, Array) and type(a) is not Literal:
+            values = [as_value(a) for a in args]
+            break
+    (out,) = handler.bind(prim, values)
+    return out if isinstance(out, Array) else as_array(out)
+
+
+def as_array(x: ArrayLike) -> Array:
+    """`x` as an array; a literal becomes a concrete array without axes.
+
+    >>> as_array(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    if isinstance(x, Array):
+        return x
+    value = as_value(x)
+    return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
+
+
+def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
+    """Handle an operation by the smaller ones it is made of."""
+    token = CURRENT.set(handler)
+    try:
+        return prim.expand(*args)
+    finally:
+        CURRENT.reset(token)
+
+
+def varies(x: Value) -> Axes:
+    """Along which checked axes of a mesh a value may differ from device to device."""
+    return x.varies if isinstance(x, Tracer) else NOWHERE
+
+
+def may_vary(self) -> Axes:
+        """The same of all that is beside the value too."""
+        return self.varies
+
+    @override
+    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+        raise error(
+            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, has a type but no value of its own: "
+            f"{self.handler.title} traces without numbers"
+        )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, can't be pickled: it means nothing outside "
+            "the call that is traced; pickle what the transformed function returns"
+        )
+
+    @override
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.aval})"
+
+    @override
+    def __str__(self) -> str:
+        return repr(self)
+
+
+@final
+@frozen(eq=False)
+class Eval(Handler):
+    """The root: compute now. An evaluation without `evaluates` is asked every time."""
+
+    title = "evaluation"
+    checked = NOT_CHECKED
+    evaluates: bool = False
+
+    @property
+    @override
+    def below(self) -> None:
+        return None
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        for a in args:
+            if type(a) is not ConcreteArray and type(a) is not Literal:
+                if isinstance(a, Tracer):
+                    raise escaped(a, self, f"as an operand of {prim.name}")
+                return self._where_they_are(prim, args)
+        return prim.evaluate(args)
+
+    def _where_they_are(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """What an operation gives of arrays that lie where they were put."""
+        for a in args:
+            if isinstance(a, Tracer):
+                raise escaped(a, self, f"as an operand of {prim.name}")
+        if isinstance(prim, HoldsFunctions) or not isinstance(prim, Lowerable | Expandable):
+            return prim.evaluate(args)  # whose functions bind what they do here again
+        return BACKEND.value.evaluated(prim, args)
+
+
+ROOT: Final = Eval(evaluates=True)
+CURRENT: Final[ContextVar[Handler]] = ContextVar("tracefx_handler", default=ROOT)
+H = TypeVar("H", bound=Handler)
+
+
+def current() -> Handler:
+    """The handler that gives operations their meaning here."""
+    return CURRENT.get()
+
+
+@final
+class handling(Generic[H]):
+    """Make `handler` current in a block: `with handling(Count(current())) as h: ...`.
+
+    On leaving, what was current before is current again. If another handler has become current meanwhile and was not
+    taken off (a generator suspended inside its own `with`, say), nothing is changed and `HandlerStateError` names both.
+    It is raised too on entering a block that has been entered and not left yet.
+    """
+
+    __slots__ = ("_handler", "_outer")
+
+    def __init__(self, handler: H) -> None:
+        if not isinstance(handler, Handler):
+            raise TypeError(
+                f"handling takes a handler, got {handler!r}: make one on the handler in force, as in "
+                "handling(Mine(current()))"
+            )
+        self._handler = handler
+        self._outer: Handler | None = None
+
+    def __enter__(self) -> H:
+        if self._outer is not None:
+            raise HandlerStateError(
+                f"the block that makes {self._handler.title} current has been entered already; make another one with "
+                "handling(...) to nest it"
+            )
+        self._outer = CURRENT.get()
+        CURRENT.set(self._handler)
+        return self._handler
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        now = CURRENT.get()
+        if now is not self._handler or self._outer is None:
+            raise HandlerStateError(
+                f"leaving a block that made {self._handler.title} current, but {now.title} is current: "
+                "blocks must be left in the reverse order of entering them (was one entered in a generator?)"
+            )
+        CURRENT.set(self._outer)
+        self._outer = None
+
+
+def ensure_compile_time_eval() -> handling[Handler]:
+    """A block in which operations are evaluated at once, in functions that are being traced too.
+
+    What is computed in it is known while the program is made: it may decide an `if`, or a shape. Tracers of the program
+    are not known, so they can't take part.
+
+    >>> from tracefx import jit, numpy as fnp
+    >>> def f(x):
+    ...     with ensure_compile_time_eval():
+    ...         n = int(fnp.sqrt(16.0))
+    ...     return x.reshape(n, -1)
+    >>> jit(f)(fnp.ones(8)).shape
+    (4, 2)
+    """
+    return handling(ROOT)
 
 
 def evaluating() -> bool:

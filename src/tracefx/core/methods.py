@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import EllipsisType
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.literal import Literal, Scalar
+
+if TYPE_CHECKING:
+    from tracefx.core.shardings import Place
 
 A = TypeVar("A")
 Like: TypeAlias = A | Literal | NDArray | np.generic | Scalar
@@ -151,7 +153,7 @@ class ArrayMethods(Protocol[A]):
     def real(self, val: Like[A], /) -> A: ...
     def imag(self, val: Like[A], /) -> A: ...
     def round(self, a: Like[A], decimals: int = 0, out: None = None) -> A: ...
-    def astype(self, x: Like[A], dtype: DTypeLike | None, /, *, device: Device | None = None) -> A: ...
+    def astype(self, x: Like[A], dtype: DTypeLike | None, /, *, device: Place | None = None) -> A: ...
     def view(self, x: Like[A], dtype: DTypeLike | None) -> A: ...
     def choose(self, a: Like[A], choices: Like[A] | Sequence[Like[A]], out: None, mode: str) -> A: ...
     def copy(self, a: Like[A]) -> A: ...

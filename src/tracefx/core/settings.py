@@ -200,9 +200,9 @@ def compilation_cache(path: str | os.PathLike[str] | None, *, max_bytes: int = 1
     A later process that traces an equal program loads its executable instead of lowering and compiling it. The least
     recently used executables go when they would take more than `max_bytes` together. Programs with operations that
     others than tracefx define are compiled anew in every process, as are those with side effects and those that run on
-    several devices or on another than the first. None turns a cache off. Lines and scopes are no part of what makes
-    programs equal, so profilers and dumps of a program that was loaded show those of the program that was stored. The
-    process default comes from `TRACEFX_COMPILATION_CACHE_DIR`; without it there is none.
+    devices of several processes. None turns a cache off. Lines and scopes are no part of what makes programs equal, so
+    profilers and dumps of a program that was loaded show those of the program that was stored. The process default
+    comes from `TRACEFX_COMPILATION_CACHE_DIR`; without it there is none.
 
     The folder holds machine code that is run as it is: let nobody write to it whom you would not let run programs.
 

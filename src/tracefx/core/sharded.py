@@ -1,4 +1,4 @@
-"""Arrays that lie where they were put: on several devices, or on one that isn't the first."""
+"""Arrays that lie on devices other than the host's first: where they were put, or where they were computed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,23 @@ from tracefx.core.values import ConcreteArray
 
 @final
 class ShardedArray(ConcreteArray):
-    """Numbers that lie as a sharding says. What is computed of them is computed where they are."""
+    """Numbers that lie as a sharding says.
 
-    __slots__ = ("placed",)
+    What is computed of them is computed where they are, if they are `committed` to stay there. Others were computed on
+    one device, because it was the default then, and are brought to where the committed ones are.
+    """
+
+    __slots__ = ("committed", "placed")
+    committed: bool
     placed: Sharding
     buffer: Buffer
 
-    def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding) -> None:
+    def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding, committed: bool = True) -> None:
         self.aval = aval  # what super() would do, which takes as long as all of this
         self.host = None
         self.buffer = buffer
         self.placed = placed
+        self.committed = committed
 
     @property
     @override
@@ -93,11 +99,6 @@ class ShardedArray(ConcreteArray):
 
     @property
     @override
-    def committed(self) -> bool:
-        return True
-
-    @property
-    @override
     def addressable_shards(self) -> Sequence[Shard]:
         return [shard for shard in self.global_shards if shard.data is not None]
 
@@ -134,6 +135,12 @@ class ShardedArray(ConcreteArray):
                 f"{self.aval!r} lies on {self.placed.num_devices} devices, so it is not one piece of memory: export "
                 "one of x.addressable_shards, or pass copy=True"
             )
+        if self.device.platform != "cpu" and not copy and (dl_device is None or dl_device == self.__dlpack_device__()):
+            return BACKEND.value.to_dlpack(self.buffer, stream)
         return ConcreteArray(self.aval, self.numpy()).__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
+
+    @override
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return BACKEND.value.dlpack_device(self.device)

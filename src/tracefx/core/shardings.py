@@ -17,6 +17,7 @@ from typing_extensions import override
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.memory import private_copy
 from tracefx.core.meshes import MESH, NO_MESH, Mesh, Part, PartitionSpec, Unconstrained, names_in
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Tiling:
         for place, index, is_here in zip(self.places, indices, here, strict=True):
             if is_here:
                 if place not in parts:
-                    parts[place] = np.array(host[index], order="C", copy=True) if copied else np.asarray(host[index])
+                    part = host[index]
+                    parts[place] = private_copy(part, host.dtype) if copied else np.asarray(part)
                 found.append(parts[place])
         return found
 
@@ -164,6 +166,10 @@ class Sharding(ABC):
         return dict(zip(mine.devices, mine.places, strict=True)) == dict(
             zip(others.devices, others.places, strict=True)
         )
+
+
+Place: TypeAlias = Device | Sharding
+"""Where an array may be put."""
 
 
 @final

@@ -29,10 +29,11 @@ _WORTH_FREEING: Final = 1 << 16  # bytes
 
 
 class ConcreteArray(Array):
-    """Numbers: a NumPy array nobody can write to, a device buffer, or both, once both have been asked for.
+    """Numbers: a NumPy array nobody can write to, a buffer of the host's first device, or both, if both were used.
 
-    They go where they are needed. Those that are to stay where they were put are of the one class below this,
-    `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for one of those.
+    They go where they are needed. Those that lie on other devices, or are to stay where they were put, are of the one
+    class below this, `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for
+    one of those.
     """
 
     __slots__ = ("__weakref__", "aval", "buffer", "host")
@@ -96,7 +97,7 @@ class ConcreteArray(Array):
     def device(self) -> Device:
         """Where the numbers are; for those in host memory, where programs will take them."""
         backend = BACKEND.value
-        return backend.local_devices("cpu")[0] if self.buffer is None else backend.device_of(self.buffer)
+        return backend.default_device if self.buffer is None else backend.device_of(self.buffer)
 
     @property
     @override
@@ -148,12 +149,11 @@ class ConcreteArray(Array):
     ) -> CapsuleType:
         if dtypes.is_key(self.aval.dtype):
             self.concrete(ConcretizationError)
-        if self.device.platform == "cpu":
-            _check_export(stream, dl_device)
-            if max_version is not None and max_version >= (1, 0) and self.aval.dtype.isbuiltin == 1 and _SAYS_READ_ONLY:
-                # Such a capsule lies anywhere, and says that nobody may write to it unless it is a copy.
-                host = np.array(self.numpy()) if copy else self.concrete(ConcretizationError)
-                return host.__dlpack__(max_version=max_version)
+        _check_export(stream, dl_device)
+        if max_version is not None and max_version >= (1, 0) and self.aval.dtype.isbuiltin == 1 and _SAYS_READ_ONLY:
+            # Such a capsule lies anywhere, and says that nobody may write to it unless it is a copy.
+            host = np.array(self.numpy()) if copy else self.concrete(ConcretizationError)
+            return host.__dlpack__(max_version=max_version)
         if copy:
             return ConcreteArray(self.aval, private_copy(self.numpy(), self.aval.dtype)).__dlpack__()
         buffer = self.buffer
@@ -263,7 +263,7 @@ def from_jaxs(x: Any) -> ConcreteArray:
     dtype = dtypes.as_dtype(x.dtype)
     aval = shared(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
     if len(devices) == 1 and next(iter(devices)).platform != "cpu":
-        return ConcreteArray(aval, None, BACKEND.value.from_dlpack(x, None, None))
+        return BACKEND.value.taken(x, aval.weak_type)
     return ConcreteArray(aval, np.asarray(x))
 
 

@@ -12,18 +12,14 @@ Array([1., 2., 3.], dtype=float32)
 from __future__ import annotations
 
 import importlib as _importlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracefx.core import trees
-from tracefx.core.handler import as_array, bind
 from tracefx.core.trees import PyTree
 from tracefx.lax.rooms import LATE as _LATE
-from tracefx.ops import collective, exchange, groups, selection, varying
+from tracefx.ops import selection
 from tracefx.ops.accuracy import AccuracyMode, Tolerance
-from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
 from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
-from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
 from tracefx.ops.bitwise import (
     bitwise_and,
@@ -34,7 +30,6 @@ from tracefx.ops.bitwise import (
     shift_right_arithmetic,
     shift_right_logical,
 )
-from tracefx.ops.collective import AxisName, axis_index, axis_size
 from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
 from tracefx.ops.complex import complex, conj, imag, is_finite, real
 from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, batch_matmul, dot, dot_general
@@ -51,7 +46,6 @@ from tracefx.ops.dynamic import (
 )
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
-from tracefx.ops.groups import AxisIndexGroups, ragged_all_to_all
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
 from tracefx.ops.magnitude import abs, sign
 from tracefx.ops.pairs import atan2, nextafter
@@ -71,8 +65,6 @@ from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
 from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
 from tracefx.ops.selection import clamp, select, select_n
 from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
-from tracefx.ops.shaping import broadcast_like, broadcast_shapes, broadcast_to_rank, collapse, empty, shape_as_value
-from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
 from tracefx.ops.transcendental import (
     acos,
     acosh,
@@ -97,12 +89,7 @@ from tracefx.ops.transcendental import (
     tanh,
 )
 from tracefx.ops.windows import GatherScatterMode
-from tracefx.transforms.branches import cond, platform_dependent, switch
-from tracefx.transforms.loops import fori_loop, while_loop
-from tracefx.transforms.prefixes import associative_scan
-from tracefx.transforms.scans import map, scan
 from tracefx.transforms.shardings import with_sharding_constraint
-from tracefx.transforms.solvers import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:
     from tracefx.control.sinking import dce_sink
@@ -110,7 +97,25 @@ if TYPE_CHECKING:
     from tracefx.control.special.incomplete_beta import betainc
     from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
     from tracefx.lax import linalg as linalg
+    from tracefx.lax.applying import scatter_apply
+    from tracefx.lax.collectives import (
+        all_gather,
+        all_to_all,
+        pbroadcast,
+        pcast,
+        pmax,
+        pmean,
+        pmin,
+        ppermute,
+        pshuffle,
+        psum,
+        psum_scatter,
+        pswapaxes,
+    )
+    from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
+    from tracefx.ops.barrier import optimization_barrier
     from tracefx.ops.bit_generator import RandomAlgorithm, rng_bit_generator
+    from tracefx.ops.collective import axis_index, axis_size
     from tracefx.ops.convolution import conv_general_dilated
     from tracefx.ops.convolution_forms import (
         conv,
@@ -130,15 +135,29 @@ if TYPE_CHECKING:
     )
     from tracefx.ops.fourier import FftType, fft
     from tracefx.ops.greatest import approx_max_k, approx_min_k, top_k
+    from tracefx.ops.groups import ragged_all_to_all
     from tracefx.ops.high_product import mulhi
     from tracefx.ops.moving_windows import reduce_window_shape_tuple
     from tracefx.ops.padding_types import padtype_to_pads
     from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
     from tracefx.ops.scaled import scaled_dot
+    from tracefx.ops.shaping import (
+        broadcast_like,
+        broadcast_shapes,
+        broadcast_to_rank,
+        collapse,
+        empty,
+        shape_as_value,
+    )
     from tracefx.ops.sorting import sort, sort_key_val
+    from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
+    from tracefx.transforms.branches import cond, platform_dependent, switch
     from tracefx.transforms.composites import composite
+    from tracefx.transforms.loops import fori_loop, while_loop
+    from tracefx.transforms.prefixes import associative_scan
     from tracefx.transforms.reductions import reduce, reduce_window
-    from tracefx.transforms.scatter_apply import scatter_apply
+    from tracefx.transforms.scans import map, scan
+    from tracefx.transforms.solvers import custom_linear_solve, custom_root
 else:  # type checkers would take it to have any name
 
     def __getattr__(name: str) -> object:
@@ -396,196 +415,3 @@ def stop_gradient(x: PyTree) -> Any:
     Array(3., dtype=float32, weak_type=True)
     """
     return trees.map(selection.stop_gradient, x)
-
-
-def optimization_barrier(operand: PyTree, /) -> Any:
-    """The arrays of a tree, none of which is used before all are computed, nor computed in another way for its use.
-
-    >>> optimization_barrier((1.0, 2))
-    (Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True))
-    """
-    leaves, structure = trees.flatten(operand)
-    outs = bind(OPTIMIZATION_BARRIER, *leaves) if leaves else []
-    return trees.unflatten(structure, [as_array(x) for x in outs])
-
-
-def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The sum of each array of a tree along the named axis.
-
-    The sum of a Python number is known at once: it times the axis's size. Members that are in one of the
-    `axis_index_groups`, which are of one size, sum among themselves. Raises NameError for a name that no
-    `vmap(..., axis_name=...)`, `shard_map` or `pmap` around the call binds.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: x / psum(x, "batch"), axis_name="batch")(full((4,), 3.0))
-    Array([0.25, 0.25, 0.25, 0.25], dtype=float32, weak_type=True)
-    """
-    if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.psum(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.summed(leaf, axis_name, axis_index_groups), x)
-
-
-def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The mean of each array of a tree along the named axis, or within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: x - pmean(x, "batch"), axis_name="batch")(iota("float32", 3))
-    Array([-1.,  0.,  1.], dtype=float32)
-    """
-    if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmean(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.averaged(leaf, axis_name, axis_index_groups), x)
-
-
-def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The greatest value of each array of a tree along the named axis, or within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: x - pmax(x, "batch"), axis_name="batch")(iota("float32", 3))
-    Array([-2., -1.,  0.], dtype=float32)
-    """
-    if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmax(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.folded("pmax", reduce_max, leaf, axis_name, axis_index_groups), x)
-
-
-def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The least value of each array of a tree along the named axis, or within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: pmin(x, "batch"), axis_name="batch", out_axes=None)(iota("float32", 3))
-    Array(0., dtype=float32)
-    """
-    if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmin(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.folded("pmin", reduce_min, leaf, axis_name, axis_index_groups), x)
-
-
-def all_gather(
-    x: PyTree,
-    axis_name: AxisName,
-    *,
-    axis_index_groups: AxisIndexGroups | None = None,
-    axis: int = 0,
-    tiled: bool = False,
-) -> Any:
-    """Each array of a tree, gathered along the named axis: as a new axis, or `tiled`, one behind another along `axis`.
-
-    With `axis_index_groups`, within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: all_gather(x, "batch"), axis_name="batch", out_axes=None)(iota("int32", 3))
-    Array([0, 1, 2], dtype=int32)
-    """
-    if axis_index_groups is None:
-        return trees.map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
-    return trees.map(lambda leaf: groups.gathered(leaf, axis_name, axis_index_groups, axis, tiled), x)
-
-
-def psum_scatter(
-    x: PyTree,
-    axis_name: AxisName,
-    *,
-    scatter_dimension: int = 0,
-    axis_index_groups: AxisIndexGroups | None = None,
-    tiled: bool = False,
-) -> Any:
-    """The sum of each array of a tree along the named axis, dealt out along `scatter_dimension`.
-
-    Without `tiled`, that axis has the named axis's size, and is gone in the result. With `axis_index_groups`, members
-    sum and deal out within their group.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: psum_scatter(x, "batch"), axis_name="batch")(full((2, 2), 1))
-    Array([2, 2], dtype=int32, weak_type=True)
-    """
-    if axis_index_groups is not None:
-        return trees.map(lambda leaf: groups.scattered(leaf, axis_name, axis_index_groups, scatter_dimension, tiled), x)
-    return trees.map(
-        lambda leaf: exchange.psum_scatter(leaf, axis_name, scatter_dimension=scatter_dimension, tiled=tiled), x
-    )
-
-
-def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """Each array of a tree, sent along the named axis from the first to the second member of every pair of `perm`.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: ppermute(x, "batch", [(0, 1), (1, 2), (2, 0)]), axis_name="batch")(iota("int32", 3))
-    Array([2, 0, 1], dtype=int32)
-    """
-    pairs = tuple([(source, destination) for source, destination in perm])
-    return trees.map(lambda leaf: exchange.ppermute(leaf, axis_name, pairs), x)
-
-
-def all_to_all(
-    x: PyTree,
-    axis_name: AxisName,
-    split_axis: int,
-    concat_axis: int,
-    *,
-    axis_index_groups: AxisIndexGroups | None = None,
-    tiled: bool = False,
-) -> Any:
-    """Each array of a tree with `split_axis` dealt out along the named axis, which is collected at `concat_axis`.
-
-    With `axis_index_groups`, within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: all_to_all(x, "batch", 0, 0), axis_name="batch")(broadcasted_iota("int32", (2, 2), 0)).tolist()
-    [[0, 1], [0, 1]]
-    """
-    if axis_index_groups is not None:
-        return trees.map(
-            lambda leaf: groups.dealt_out(leaf, axis_name, axis_index_groups, split_axis, concat_axis, tiled), x
-        )
-    return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
-
-
-def pswapaxes(x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """Each array of a tree with the named axis and its axis `axis`, which must be as long, in each other's place.
-
-    With `axis_index_groups`, within a group of its members.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: pswapaxes(x, "batch", 0), axis_name="batch")(broadcasted_iota("int32", (2, 2), 0)).tolist()
-    [[0, 1], [0, 1]]
-    """
-    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
-
-
-def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """Each array of a tree, along the named axis: the `i`-th member gets that of the member `perm[i]`.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: pshuffle(x, "batch", [2, 0, 1]), axis_name="batch")(iota("int32", 3))
-    Array([2, 0, 1], dtype=int32)
-    """
-    sources = tuple(perm)
-    return trees.map(lambda leaf: exchange.pshuffle(leaf, axis_name, sources), x)
-
-
-def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
-    """Each array of a tree, of the member `source` along the named axis, at every member.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: pbroadcast(x, "batch", 2), axis_name="batch")(iota("int32", 3))
-    Array([2, 2, 2], dtype=int32)
-    """
-    return trees.map(lambda leaf: exchange.pbroadcast(leaf, axis_name, source), x)
-
-
-def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
-    """The arrays of a tree as they are, from here on ones that may differ along the named axis (`to="varying"`).
-
-    Inside of `shard_map` a derivative with respect to an array that is the same on all devices is the sum of what they
-    have of it; with respect to one that varies, each has its own. Where such arrays meet nothing has to be said.
-    ValueError for another `to`.
-
-    >>> from tracefx import vmap
-    >>> vmap(lambda x: x + pcast(1, "batch", to="varying"), axis_name="batch")(iota("int32", 3))
-    Array([1, 2, 3], dtype=int32)
-    """
-    if to != "varying":
-        raise ValueError(f"pcast: to must be 'varying', got {to!r}")
-    names, _ = collective.axes_in_scope("pcast", axis_name)
-    return trees.map(lambda leaf: as_array(varying.varying(as_array(leaf), names)), x)

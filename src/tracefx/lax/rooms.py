@@ -12,11 +12,18 @@ from typing import Final
 _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "lax.linalg": "linalg",
+        "lax.applying": "scatter_apply",
+        "lax.collectives": (
+            "all_gather all_to_all pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes"
+        ),
         "control.sinking": "dce_sink",
         "control.special.bessel": "bessel_i0e bessel_i1e",
         "control.special.incomplete_beta": "betainc",
         "control.special.incomplete_gamma": "igamma igamma_grad_a igammac random_gamma_grad",
+        "ops.along_axis": "index_in_dim index_take slice_in_dim unstack",
+        "ops.barrier": "optimization_barrier",
         "ops.bit_generator": "RandomAlgorithm rng_bit_generator",
+        "ops.collective": "axis_index axis_size",
         "ops.convolution": "conv_general_dilated",
         "ops.convolution_forms": (
             "conv conv_general_dilated_local conv_general_dilated_patches conv_transpose conv_with_general_padding"
@@ -27,15 +34,22 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "ops.fourier": "FftType fft",
         "ops.greatest": "approx_max_k approx_min_k top_k",
+        "ops.groups": "ragged_all_to_all",
         "ops.high_product": "mulhi",
         "ops.moving_windows": "reduce_window_shape_tuple",
         "ops.padding_types": "padtype_to_pads",
         "ops.ragged": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general",
         "ops.scaled": "scaled_dot",
+        "ops.shaping": "broadcast_like broadcast_shapes broadcast_to_rank collapse empty shape_as_value",
         "ops.sorting": "sort sort_key_val",
+        "ops.special": "digamma erf erf_inv erfc lgamma polygamma zeta",
+        "transforms.branches": "cond platform_dependent switch",
         "transforms.composites": "composite",
+        "transforms.loops": "fori_loop while_loop",
+        "transforms.prefixes": "associative_scan",
         "transforms.reductions": "reduce reduce_window",
-        "transforms.scatter_apply": "scatter_apply",
+        "transforms.scans": "map scan",
+        "transforms.solvers": "custom_linear_solve custom_root",
     }
 )
 LATE: Final[Mapping[str, str]] = MappingProxyType(

@@ -16,12 +16,12 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
+from tracefx.core.shardings import Place
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_numpy
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.kinds import result_type
@@ -30,6 +30,7 @@ from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
 from tracefx.ops.static import static_int
+from tracefx.ops.typed import Typed, typeof
 from tracefx.transforms.evaluations import Number
 
 Nested: TypeAlias = ArrayLike | Sequence["Nested"]
@@ -44,7 +45,7 @@ def array(
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array:
     """An array with the elements of `object`: a number, an array, or nested sequences of them, on a device.
 
@@ -73,7 +74,7 @@ def asarray(
     order: str | None = None,
     *,
     copy: bool | None = None,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array:
     """`a` as an array: itself if it is one of the dtype wanted, on the device wanted.
 
@@ -188,7 +189,7 @@ def _shape_of(x: ArrayLike) -> Shape:
 
 
 def full(
-    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Device | None = None
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Place | None = None
 ) -> Array:
     """An array of the given shape, every element `fill_value`, or that broadcast to the shape if it has axes.
 
@@ -207,7 +208,7 @@ def full(
 
 
 @by_numpy(arrays=0)
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
     """An array of zeros, by default float32.
 
     >>> zeros(2)
@@ -217,7 +218,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | 
 
 
 @by_numpy(arrays=0)
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
     """An array of ones, by default float32.
 
     >>> ones((1, 2))
@@ -226,7 +227,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | N
     return placed(_constant("ones", shape, dtype, 1), device)
 
 
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Device | None = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
     """An array whose elements don't matter: zeros.
 
     >>> empty(2).shape
@@ -241,24 +242,36 @@ def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -
 
 
 def full_like(
-    a: ArrayLike,
+    a: ArrayLike | Typed,
     fill_value: ArrayLike,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array:
     """An array of the shape and dtype of `a` unless others are given, every element `fill_value`.
+
+    `a` may have no numbers, as a `ShapeDtypeStruct`: what `eval_shape` gives.
 
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    aval = operand(a, "full_like: a").aval
-    sizes = aval.shape if shape is None else sizes_of("full_like", shape)
+    return _filled("full_like", typeof(a, "full_like: a"), fill_value, dtype, shape, device)
+
+
+def _filled(
+    name: str,
+    aval: ShapedArray,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None,
+    shape: ShapeLike | None,
+    device: Place | None,
+) -> Array:
+    sizes = aval.shape if shape is None else sizes_of(name, shape)
     if dtype is None:
-        value = to_type(fill_value, aval.dtype, aval.weak_type, "full_like: fill_value")
+        value = to_type(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
-        value = to_type(fill_value, dtypes.as_dtype(dtype, "full_like: dtype"), what="full_like: fill_value")
+        value = to_type(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
     return placed(
         basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
     )
@@ -266,41 +279,49 @@ def full_like(
 
 @by_numpy()
 def zeros_like(
-    a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
+    a: ArrayLike | Typed,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Place | None = None,
 ) -> Array:
     """Zeros of the shape and dtype of `a` unless others are given.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return full_like(operand(a, "zeros_like: a"), 0, dtype, shape, device=device)
+    return _filled("zeros_like", typeof(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
 @by_numpy()
 def ones_like(
-    a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *, device: Device | None = None
+    a: ArrayLike | Typed,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: Place | None = None,
 ) -> Array:
     """Ones of the shape and dtype of `a` unless others are given.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return full_like(operand(a, "ones_like: a"), 1, dtype, shape, device=device)
+    return _filled("ones_like", typeof(a, "ones_like: a"), 1, dtype, shape, device)
 
 
 def empty_like(
-    prototype: ArrayLike,
+    prototype: ArrayLike | Typed,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array:
     """An array of the shape and dtype of `prototype` whose elements don't matter: zeros.
 
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return full_like(operand(prototype, "empty_like: prototype"), 0, dtype, shape, device=device)
+    return _filled("empty_like", typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
 
 
 # ------------------------------------------------------------------ counting
@@ -313,7 +334,7 @@ def arange(
     step: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     *,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array:
     """The numbers from `start` (0 if only one argument is given) to before `stop`, `step` apart.
 
@@ -396,7 +417,7 @@ def linspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array: ...
 @overload
 def linspace(
@@ -408,7 +429,7 @@ def linspace(
     retstep: Exactly[True],
     dtype: DTypeLike | None = None,
     axis: int = 0,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> tuple[Array, Array]: ...
 @by_numpy(_spacing, arrays=2, numbers=True, mixed=True)
 def linspace(
@@ -420,7 +441,7 @@ def linspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
-    device: Device | None = None,
+    device: Place | None = None,
 ) -> Array | tuple[Array, Array]:
     """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
 

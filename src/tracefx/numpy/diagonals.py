@@ -9,10 +9,10 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
+from tracefx.core.shardings import Place
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.placing import placed
@@ -27,7 +27,7 @@ from tracefx.ops.static import static_int
 
 @by_numpy(arrays=0)
 def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Device | None = None
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Place | None = None
 ) -> Array:
     """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k` and zeros elsewhere.
 

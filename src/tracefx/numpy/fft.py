@@ -15,8 +15,8 @@ from typing import SupportsIndex
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import Shape
-from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike
+from tracefx.core.shardings import Place
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import inexact_dtype, operand
@@ -324,7 +324,7 @@ def _transformed(x: Array, kind: FftType, lengths: Shape) -> Array:
 
 
 @by_numpy(arrays=0)
-def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Device | None = None) -> Array:
+def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Place | None = None) -> Array:
     """The frequencies of the numbers that `fft` gives for `n` samples `d` apart: from 0 up, then the negative ones.
 
     >>> fftfreq(4).tolist()
@@ -335,7 +335,7 @@ def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, devic
 
 
 @by_numpy(arrays=0)
-def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Device | None = None) -> Array:
+def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Place | None = None) -> Array:
     """The frequencies of the numbers that `rfft` gives for `n` samples `d` apart.
 
     >>> rfftfreq(4).tolist()
@@ -355,7 +355,7 @@ def _count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
     return count
 
 
-def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike | None, device: Device | None) -> Array:
+def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike | None, device: Place | None) -> Array:
     asked = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     exact = dtypes.real_dtype(inexact_dtype(asked))
     k = filling.iota(exact, size)

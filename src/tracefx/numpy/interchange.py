@@ -19,6 +19,7 @@ from tracefx.numpy.creation import arange, asarray
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.transforms.vmap import vmap
 
+_IN_HOST_MEMORY: Final = frozenset({1, 3, 11})  # as DLPack counts kinds of devices; the last two are pinned memory
 save: Final = np.save
 savez: Final = np.savez
 
@@ -97,6 +98,8 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
     """
     if isinstance(x, Array) and not copy and device is None:
         return x
+    if device is None and x.__dlpack_device__()[0] not in _IN_HOST_MEMORY:
+        return BACKEND.value.taken(x)
     if not copy and device is None:
         host = BACKEND.value.view_dlpack(x)
         if host.dtype.isnative:

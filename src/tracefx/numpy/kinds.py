@@ -160,8 +160,10 @@ def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     return dtypes.iinfo(type_of(int_type, "iinfo: int_type")[0])
 
 
-def issubdtype(arg1: DTypeLike | AbstractType, arg2: DTypeLike | AbstractType) -> bool:
+def issubdtype(arg1: DTypeLike | AbstractType | None, arg2: DTypeLike | AbstractType | None) -> bool:
     """Whether the dtype `arg1` is of the kind `arg2`, such as `floating` or `integer`, or is that very dtype.
+
+    Python's types are NumPy's 64 bits here, whatever new arrays of them have, and so is None, as in NumPy.
 
     >>> issubdtype("bfloat16", floating), issubdtype("int4", floating), issubdtype("int8", np.int8)
     (True, False, True)
@@ -170,8 +172,12 @@ def issubdtype(arg1: DTypeLike | AbstractType, arg2: DTypeLike | AbstractType) -
     lower = _KINDS.get(arg1) if isinstance(arg1, type) else None
     if lower is not None:
         return upper is not None and lower <= upper
-    own = dtypes.as_dtype(arg1, "issubdtype: arg1")
-    return own == dtypes.as_dtype(arg2, "issubdtype: arg2") if upper is None else dtypes.kind(own) in upper
+    own = _as_numpys(arg1, "issubdtype: arg1")
+    return own == _as_numpys(arg2, "issubdtype: arg2") if upper is None else dtypes.kind(own) in upper
+
+
+def _as_numpys(x: DTypeLike | None, what: str) -> DType:
+    return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x, what)
 
 
 def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:

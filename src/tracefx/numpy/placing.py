@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tracefx.core.array import Array
-from tracefx.core.backend import Device
-from tracefx.core.shardings import Sharding
+from tracefx.core.backend import is_device
+from tracefx.core.shardings import Place, Sharding
 from tracefx.core.values import ConcreteArray
 from tracefx.transforms.devices import device_put
 
 
-def placed(x: Array, device: Device | Sharding | None) -> Array:
+def placed(x: Array, device: Place | None) -> Array:
     """`x` on a device, or as a sharding says; where it is, if None. What is traced goes where its program runs.
 
     TypeError for what is no device.
     """
     if device is None or not (isinstance(x, ConcreteArray) or isinstance(device, Sharding)):
         return x
-    if not isinstance(device, Sharding) and not hasattr(device, "platform"):
-        raise TypeError(f"device must be one of tracefx.devices() or None, got {device!r}")
+    if not isinstance(device, Sharding) and not is_device(device):
+        raise TypeError(f"device must be one of tracefx.devices(), a sharding or None, got {device!r}")
     return device_put(x, device)

@@ -12,17 +12,17 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy import promoting
-from tracefx.numpy.promoting import operand
 from tracefx.ops.static import static_ints
+from tracefx.ops.typed import Typed, typeof
 
 
-def shape(a: ArrayLike) -> Shape:
+def shape(a: ArrayLike | Typed) -> Shape:
     """The sizes of the axes.
 
     >>> shape(np.ones((2, 3)))
     (2, 3)
     """
-    return operand(a, "shape: a").aval.shape
+    return typeof(a, "shape: a").shape
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:

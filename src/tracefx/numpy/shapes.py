@@ -15,9 +15,9 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Axes
 from tracefx.core.avals import Shape
-from tracefx.core.backend import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.core.shardings import Place
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.placing import placed
@@ -25,6 +25,7 @@ from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
 from tracefx.ops.static import AxisError, axes_of, axis_of
+from tracefx.ops.typed import Typed, typeof
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
@@ -126,7 +127,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
 
 
 @by_numpy()
-def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Device | None = None) -> Array:
+def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Place | None = None) -> Array:
     """`x` with its elements converted to `dtype`, None meaning the default float, on a device.
 
     Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
@@ -301,20 +302,20 @@ def _one_or_all(found: list[Array]) -> Array | list[Array]:
     return found[0] if len(found) == 1 else found
 
 
-def ndim(a: ArrayLike) -> int:
+def ndim(a: ArrayLike | Typed) -> int:
     """The number of axes.
 
     >>> ndim(np.zeros((2, 3)))
     2
     """
-    return operand(a, "ndim: a").aval.ndim
+    return typeof(a, "ndim: a").ndim
 
 
-def size(a: ArrayLike, axis: Axes = None) -> int:
+def size(a: ArrayLike | Typed, axis: Axes = None) -> int:
     """The number of elements, or of those along `axis`.
 
     >>> size(np.zeros((2, 3)))
     6
     """
-    aval = operand(a, "size: a").aval
+    aval = typeof(a, "size: a")
     return aval.size if axis is None else math.prod(aval.shape[i] for i in some_axes("size", axis, aval.ndim))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast, final
 
+from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.array import METHODS, Array, ArrayLike, Axes, Index
 from tracefx.core.avals import ShapedArray
@@ -19,8 +20,6 @@ from tracefx.core.values import Value, as_value
 from tracefx.numpy.promoting import broadcast_shapes, literal, no_out, retyped, to_type
 from tracefx.ops import basis, selection, shape
 from tracefx.ops.static import axes_of, axis_of
-from tracefx.transforms.loops import fori_loop
-from tracefx.transforms.scans import scan
 from tracefx.transforms.shapes import ShapeDtypeStruct
 from tracefx.transforms.staging import eval_shape
 
@@ -105,10 +104,10 @@ class Methods:
                 basis.broadcast_to(to_type(first, result, what=f"{self.name}.reduce: initial"), tuple(rest))
             )
         if where is None:
-            total, _ = scan(lambda carry, row: (self._next(carry, row), None), start, rows)
+            total, _ = lax.scan(lambda carry, row: (self._next(carry, row), None), start, rows)
         else:
             masks = basis.reshape(basis.transpose(_spread(as_value(where), sizes), order), (count, *rest))
-            total, _ = scan(
+            total, _ = lax.scan(
                 lambda carry, row: (selection.select_n(row[1], carry, self._next(carry, row[0])), None),
                 start,
                 (rows, masks),
@@ -137,7 +136,7 @@ class Methods:
             found = self._next(carry, row)
             return found, found
 
-        _, rest = scan(step, shape.squeeze(first, (0,)), shape.slice_axis(rows, 1, rows.shape[0], 0))
+        _, rest = lax.scan(step, shape.squeeze(first, (0,)), shape.slice_axis(rows, 1, rows.shape[0], 0))
         return basis.move_axis(shape.concatenate([first, rest], 0), 0, along)
 
     def at(self, a: ArrayLike, indices: Index, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
@@ -174,7 +173,7 @@ class Methods:
             old = METHODS.value.getitem(carry, place)
             return METHODS.value.at(carry)[place].set(self._next(old, value)), None
 
-        return basis.reshape(scan(step, flat, (pairs[0], pairs[1]))[0], x.shape)
+        return basis.reshape(lax.scan(step, flat, (pairs[0], pairs[1]))[0], x.shape)
 
     def reduceat(
         self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None
@@ -202,7 +201,7 @@ class Methods:
             row = _spread(shape.expand_dims(means.getitem(rows, i), (0,)), out.shape)
             return selection.select_n(_spread(inside, out.shape), out, self._next(out, as_array(row)))
 
-        found: Array = fori_loop(0, n, step, means.getitem(rows, as_array(starts)))
+        found: Array = lax.fori_loop(0, n, step, means.getitem(rows, as_array(starts)))
         return basis.move_axis(found, 0, along)
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:

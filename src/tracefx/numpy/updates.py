@@ -29,6 +29,7 @@ from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.lax.applying import applied_at
 from tracefx.numpy.creation import ones_like
 from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, numpys, read_index
 from tracefx.numpy.promoting import broadcast_shapes, dtype_of, retyped, to_type
@@ -38,7 +39,6 @@ from tracefx.ops import arithmetic, basis, elementwise
 from tracefx.ops.indexing import GatherDimensionNumbers, ScatterAdd, ScatterDimensionNumbers, Scattering, gather
 from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.windows import GatherScatterMode, mode_of
-from tracefx.transforms.scatter_apply import applied_at
 
 S = TypeVar("S", bound=Scattering)
 

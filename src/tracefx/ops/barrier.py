@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from typing_extensions import override
 
+from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import bind
+from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -22,6 +23,7 @@ from tracefx.core.primitive import (
     Transposable,
     Zero,
 )
+from tracefx.core.trees import PyTree
 from tracefx.core.values import Value
 
 
@@ -72,3 +74,14 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
 
 
 OPTIMIZATION_BARRIER: Final = OptimizationBarrier()
+
+
+def optimization_barrier(operand: PyTree, /) -> Any:
+    """The arrays of a tree, none of which is used before all are computed, nor computed in another way for its use.
+
+    >>> optimization_barrier((1.0, 2))
+    (Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True))
+    """
+    leaves, structure = trees.flatten(operand)
+    outs = bind(OPTIMIZATION_BARRIER, *leaves) if leaves else []
+    return trees.unflatten(structure, [as_array(x) for x in outs])

@@ -20,6 +20,7 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
 from tracefx.ops.basis import AS_THEY_ARE, fit, transpose
 from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
@@ -29,6 +30,7 @@ from tracefx.ops.dot_algorithms import (
     DotAlgorithmPreset,
     algorithm_attr,
     computed_in,
+    computed_on_gpus,
     require_algorithm,
 )
 from tracefx.ops.operation import Operation, remembered
@@ -226,19 +228,27 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
         if isinstance(self.precision, Algorithm):
             return self._emit_algorithm(self.precision, builder, out, *operands)
         if operands[0].aval.dtype != operands[1].aval.dtype and not all(_is_tiny(x.aval.dtype) for x in operands):
-            operands = tuple([_converted(builder, x, out.dtype) for x in operands])
-        return self._emit_product(builder, out, operands, {"precision_config": precision_config(self.precision)})
+            operands = tuple([stablehlo.convert(builder, x, out.dtype) for x in operands])
+        added = out.dtype
+        if builder.platform in stablehlo.GPUS:
+            pairs = [computed_on_gpus(x.aval.dtype, out.dtype) for x in operands]
+            operands = tuple([stablehlo.convert(builder, x, d) for x, (d, _) in zip(operands, pairs, strict=True)])
+            added = pairs[0][1]
+        attrs = {"precision_config": precision_config(self.precision)}
+        return stablehlo.convert(
+            builder, self._emit_product(builder, out.update(dtype=added), operands, attrs), out.dtype
+        )
 
     def _emit_algorithm(self, algorithm: Algorithm, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         require_algorithm(algorithm, builder.platform)
         left, right, total = computed_in(algorithm, operands[0].aval.dtype, operands[1].aval.dtype, out.dtype)
-        converted = [_converted(builder, x, d) for x, d in zip(operands, (left, right), strict=True)]
+        converted = [stablehlo.convert(builder, x, d) for x, d in zip(operands, (left, right), strict=True)]
         attrs: dict[str, Attr] = {"precision_config": precision_config(None)}
         text = algorithm_attr(algorithm, left, right)
         if text is not None:
             attrs["algorithm"] = text
         product = self._emit_product(builder, out.update(dtype=total), converted, attrs)
-        return _converted(builder, product, out.dtype)
+        return stablehlo.convert(builder, product, out.dtype)
 
     def _emit_product(
         self, builder: Builder, out: ShapedArray, operands: Sequence[Ir], attrs: Mapping[str, Attr]
@@ -259,12 +269,6 @@ def precision_config(precision: Precisions) -> Text:
     """The precision as an attribute of StableHLO's operations that multiply."""
     both = precision or (Precision.DEFAULT, Precision.DEFAULT)
     return Text(f"[{', '.join([f'#stablehlo<precision {p.name}>' for p in both])}]")
-
-
-def _converted(builder: Builder, x: Ir, dtype: DType) -> Ir:
-    if x.aval.dtype == dtype:
-        return x
-    return builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, dtype)])[0]
 
 
 def _is_tiny(dtype: DType) -> bool:

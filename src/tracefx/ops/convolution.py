@@ -21,10 +21,18 @@ from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import convert, fit, full, move_axis, reshape
+from tracefx.ops.arithmetic import mul
+from tracefx.ops.basis import convert, fit, full, move_axis, reshape, transpose
 from tracefx.ops.bilinear import Bilinear
 from tracefx.ops.casting import cast
-from tracefx.ops.contraction import PrecisionLike, Precisions, accumulator, precision_config, precisions
+from tracefx.ops.contraction import (
+    PrecisionLike,
+    Precisions,
+    accumulator,
+    dot_general,
+    precision_config,
+    precisions,
+)
 from tracefx.ops.convolution_numbers import (
     Axes,
     ConvDimensionNumbers,
@@ -36,10 +44,14 @@ from tracefx.ops.convolution_numbers import (
     steps,
     taken,
 )
-from tracefx.ops.cutting import Pad, rev
+from tracefx.ops.cutting import Pad, pad, rev
+from tracefx.ops.elementwise import add
+from tracefx.ops.filling import broadcasted_iota, zero
+from tracefx.ops.indexing import GatherDimensionNumbers, gather
 from tracefx.ops.operation import Operation, remembered, run_alone
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.static import static_int, static_ints
+from tracefx.ops.windows import GatherScatterMode
 
 _FIELDS: Final = (
     *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),
@@ -47,6 +59,9 @@ _FIELDS: Final = (
 )
 
 
+_WIDE: Final = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+_CONVOLVED: Final = (*_WIDE, dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+"""What GPUs' libraries convolve, complex numbers part by part."""
 _FEW: Final = 2**20
 """How many products NumPy is left to."""
 _COPIED: Final = 2**15
@@ -333,6 +348,45 @@ class ConvGeneralDilated(Operation, Bilinear, ShownAsJax):
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         if not (out.size and operands[0].aval.size and operands[1].aval.size):
             return stablehlo.full(builder, 0, out)
+        if builder.platform in stablehlo.GPUS:
+            return self._emit_on_gpu(builder, out, *operands)
+        return self._emit_any(builder, out, *operands)
+
+    def _emit_on_gpu(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+        """cuDNN and MIOpen convolve floats of two lengths, and those of 8 bits in two formats; integers we multiply."""
+        dtype = operands[0].aval.dtype
+        if not dtypes.is_inexact(dtype) and not dtypes.is_inexact(out.dtype):
+            return builder.staged(functools.partial(self._as_products, out.dtype), operands)[0]
+        if dtype in _CONVOLVED and dtype == out.dtype:
+            return self._emit_any(builder, out, *operands)
+        wide = out.dtype if out.dtype in _WIDE else dtypes.float32
+        given = [stablehlo.convert(builder, x, wide) for x in operands]
+        return stablehlo.convert(builder, self._emit_any(builder, out.update(dtype=wide), *given), out.dtype)
+
+    def _as_products(self, dtype: DType, lhs: Value, rhs: Value) -> Sequence[Value]:
+        """The sums as those of one product of matrices for each group: of all windows, and of all kernels."""
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        ndim, groups = len(lhs_spec), self.groups
+        x, w = transpose(lhs, lhs_spec), transpose(rhs, rhs_spec)
+        pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
+        x = pad(x, zero(x.aval), [(0, 0, 0), (0, 0, 0), *pads])
+        for i, (stride, inside) in enumerate(zip(self.window_strides, self.rhs_dilation, strict=True)):
+            axis = 2 + 2 * i  # as each axis before has become two: places, and what the window there has
+            window = w.aval.shape[2 + i]
+            shape = (steps(x.aval.shape[axis], dilated(window, inside), stride), window)
+            starts = mul(broadcasted_iota(dtypes.int32, shape, 0), stride)
+            x = _taken_at(x, add(starts, mul(broadcasted_iota(dtypes.int32, shape, 1), inside)), axis)
+        across = 0 if self.batch_group_count > 1 else 1
+        x, w = _split(x, across, groups), _split(w, 0, groups)
+        windows = [4 + 2 * i for i in range(ndim - 2)]
+        numbers = (((2, *windows), tuple(range(2, ndim + 1))), ((across,), (0,)))
+        products = dot_general(x, w, numbers, None, dtype)  # of axes: groups, batch, places, outputs of a group
+        arranged = transpose(products, (1, 0, ndim, *range(2, ndim)))
+        n, _, _, *sizes = arranged.aval.shape
+        whole = reshape(arranged, (n, w.aval.shape[0] * w.aval.shape[1], *sizes))
+        return [transpose(whole, sorted(range(ndim), key=out_spec.__getitem__))]
+
+    def _emit_any(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         if dtypes.is_complex(operands[0].aval.dtype):
             return self._emit_complex(builder, out, *operands)
         return self._emit_real(builder, out, *operands)
@@ -402,6 +456,16 @@ def _lettered(spec: Axes, letters: str) -> str:
     """An operand's axes in their order, each by its letter or as the number of a spatial axis."""
     names = [*letters, *map(str, range(len(spec) - 2))]
     return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
+
+
+def _taken_at(x: Value, places: Value, axis: int) -> Array:
+    """`x` with the axes of `places` in the place of one of its own, along which they are what is taken."""
+    rank = x.aval.ndim
+    kept = tuple([i if i < axis else i + 1 for i in range(rank) if i != axis])
+    numbers = GatherDimensionNumbers(kept, (axis,), (axis,))
+    sizes = [1 if i == axis else n for i, n in enumerate(x.aval.shape)]
+    starts = reshape(places, (*places.aval.shape, 1))
+    return gather(x, starts, numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def _split(x: Value, axis: int, size: int) -> Array:

@@ -119,6 +119,8 @@ _OF_CPU: Final = (
     *(_P.DEFAULT, _P.F16_F16_F16, _P.F32_F32_F32, _P.F64_F64_F64),
     *(_P.BF16_BF16_F32, _P.BF16_BF16_F32_X3, _P.BF16_BF16_F32_X6),
 )
+_WIDE: Final = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+_HALVES_AND_SINGLES: Final = (dtypes.bfloat16, dtypes.float16, dtypes.float32)
 Algorithm: TypeAlias = DotAlgorithm | DotAlgorithmPreset
 
 
@@ -151,6 +153,26 @@ def computed_in(algorithm: Algorithm, lhs: DType, rhs: DType, out: DType) -> tup
     left, right = [d if taken is None or d in taken else taken[0] for d in (lhs, rhs)]
     given = algorithm.gives(left, right)
     return left, right, out if given is None or out in given else given[0]
+
+
+def computed_on_gpus(operand: DType, out: DType) -> tuple[DType, DType]:
+    """The dtypes that operands of a dtype, or of tiny ones, are converted to on a GPU, and that products are added in.
+
+    Where these are those of the operands and the result, XLA has what multiplies them: it refuses other pairs.
+    """
+    if not dtypes.is_inexact(operand):
+        if not dtypes.is_inexact(out):
+            return operand, out
+        wide = out if out in _WIDE else dtypes.float32
+        return wide, wide
+    if dtypes.is_complex(operand) or dtypes.is_complex(out):
+        wide = out if dtypes.is_complex(out) else operand
+        return wide, wide
+    if dtypes.float64 in (operand, out):
+        return dtypes.float64, dtypes.float64
+    bits = dtypes.itemsize_bits(operand)
+    given = operand if bits >= 8 else dtypes.bfloat16
+    return given, out if out in _HALVES_AND_SINGLES or (operand == out and bits == 8) else dtypes.float32
 
 
 def algorithm_attr(algorithm: Algorithm, lhs: DType, rhs: DType) -> Text | None:

@@ -27,6 +27,7 @@ from tracefx.ops.basis import (
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static import static_int
+from tracefx.ops.typed import Typed, typeof
 
 
 @final
@@ -99,14 +100,14 @@ def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTy
 
 
 def full_like(
-    x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Sequence[int] | None = None
+    x: ArrayLike | Typed, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Sequence[int] | None = None
 ) -> Array:
-    """An array of `x`'s shape and dtype, every element `fill_value`.
+    """An array of `x`'s shape and dtype, every element `fill_value`. `x` may be a `ShapeDtypeStruct`.
 
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    like, value = as_value(x, "x").aval, as_value(fill_value, "fill_value")
+    like, value = typeof(x, "full_like: x"), as_value(fill_value, "fill_value")
     if value.aval.shape:
         raise TypeError(f"full_like: fill_value must have no axes, got {value.aval}")
     sizes = like.shape if shape is None else static_shape("full_like", shape)

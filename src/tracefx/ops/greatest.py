@@ -24,6 +24,7 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.kernels import quietly
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
 from tracefx.ops.operation import miscounted
 from tracefx.ops.sorting import compare_totally, ordering_keys, pick_along, with_one_zero
 from tracefx.ops.static import AxisError, axis_of, static_int
@@ -273,9 +274,9 @@ class ApproxTopK(Greatest):
 
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        (x,) = operands
+        outs = [aval.strong() for aval in self.abstract_eval(operands[0].aval)]
+        x = stablehlo.in_bytes(builder, operands[0])
         axis = self.axis_in(x.aval.ndim)
-        outs = [aval.strong() for aval in self.abstract_eval(x.aval)]
         numbers = ShapedArray(x.aval.shape, dtypes.int32)
         (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
         element, place = ShapedArray((), x.aval.dtype), ShapedArray((), dtypes.int32)
@@ -289,6 +290,7 @@ class ApproxTopK(Greatest):
             "limit_indices": Dims(tuple(limits)),
             "strides": Dims((1,) * x.aval.ndim),
         }
+        found = [stablehlo.convert(builder, y, aval.dtype) for y, aval in zip(found, outs, strict=True)]
         return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
 
     def emit_before(self, builder: Builder, args: Sequence[Ir]) -> Sequence[Ir]:

@@ -478,7 +478,7 @@ class ArgExtremum(Operation, Differentiable):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
-        (x,), (axis,) = operands, self.axes
+        x, (axis,) = stablehlo.in_bytes(builder, operands[0]), self.axes
         numbers = ShapedArray(x.aval.shape, self.index_dtype)
         (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
         start = stablehlo.scalar(builder, bound(x.aval.dtype, -self.sign), x.aval.dtype)

@@ -215,9 +215,13 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, ByNumpy):
         avals = [x.aval.strong() for x in operands]
         if len(operands) == 1 and not self.is_stable and avals[0].dtype in _BITS and avals[0].size >= _LONG:
             return [self.emit_by_bits(builder, operands[0])]
-        pairs = tuple([ShapedArray((), aval.dtype) for aval in avals for _ in range(2)])
+        given = [stablehlo.in_bytes(builder, x) for x in operands]
+        pairs = tuple([ShapedArray((), x.aval.dtype) for x in given for _ in range(2)])
         attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": self.is_stable}
-        return builder.emit("stablehlo.sort", operands, avals, attrs, [Region(pairs, self.emit_less)])
+        found = builder.emit(
+            "stablehlo.sort", given, [x.aval.strong() for x in given], attrs, [Region(pairs, self.emit_less)]
+        )
+        return [stablehlo.convert(builder, x, aval.dtype) for x, aval in zip(found, avals, strict=True)]
 
     def emit_by_bits(self, builder: Builder, x: Ir) -> Ir:
         """Floats by integers that have their order: XLA's CPU sorts these in an eighth of the time, for which it takes

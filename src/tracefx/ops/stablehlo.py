@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Dims, Ir, Region, Text
 from tracefx.core.key_words import type_of_words
 from tracefx.core.literal import Literal, Scalar
+
+GPUS: Final = frozenset({"cuda", "rocm"})
 
 
 def scalar(builder: Builder, value: Scalar, dtype: dtypes.DType) -> Ir:
@@ -28,6 +31,23 @@ def broadcast(builder: Builder, x: Ir, shape: Shape, dims: Sequence[int] = ()) -
 
 def full(builder: Builder, value: Scalar, aval: ShapedArray) -> Ir:
     return broadcast(builder, scalar(builder, value, aval.dtype), aval.shape)
+
+
+def convert(builder: Builder, x: Ir, dtype: dtypes.DType) -> Ir:
+    """`x` in another dtype; nothing where it has that one already."""
+    if x.aval.dtype == dtype:
+        return x
+    return builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, dtype)])[0]
+
+
+def in_bytes(builder: Builder, x: Ir) -> Ir:
+    """`x`; of numbers of less than 8 bits, whose order is the same, in a dtype that XLA sorts on every platform."""
+    dtype = x.aval.dtype
+    if builder.platform == "cpu" or dtypes.is_bool(dtype) or dtypes.is_key(dtype) or dtypes.itemsize_bits(dtype) >= 8:
+        return x
+    if dtypes.is_float(dtype):
+        return convert(builder, x, dtypes.bfloat16)
+    return convert(builder, x, dtypes.int8 if dtypes.is_signed(dtype) else dtypes.uint8)
 
 
 def compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:

@@ -117,7 +117,8 @@ def io_callback(
 
     As `pure_callback`, but the call is never dropped, repeated or merged with another. Ordered calls happen in the
     order of the program, in its loops and branches too; others whenever their arguments are known. `vmap` calls the
-    function for each element of the batch. It refuses ordered calls with ValueError, as programs on several devices do.
+    function for each element of the batch. It refuses ordered calls with ValueError. Inside of `shard_map` each device
+    has its own order, and does not wait for the others.
 
     >>> from tracefx import jit
     >>> log = []
@@ -198,8 +199,9 @@ def debug_callback(
     program. Arguments that are no arrays are passed on as they are; what the function returns is ignored.
 
     Without `callback` the result is the function with these options, for arguments that go by the same names.
-    A program on several devices calls with whole arrays, whether or not it is `partitioned`, and refuses ordered calls
-    with ValueError; inside of `shard_map` each device calls with its part.
+    A program on several devices calls once, with whole arrays. With `partitioned` each device calls with its parts, as
+    the compiler has cut them, and nothing is brought together; not so ordered calls, and those under `vmap`. Inside of
+    `shard_map` each device calls with its part.
 
     >>> from tracefx import jit
     >>> @jit
@@ -251,7 +253,8 @@ def debug_print(
 
     The format is no f-string, which would print what the value is while the program is traced. It is printed as often
     as what it shows is computed, once for each element of a batch under `vmap`. Ordered ones are printed in the order
-    of the program. Without `fmt` the result is the function with these options.
+    of the program. With `partitioned` each device prints its parts. Without `fmt` the result is the function with these
+    options.
 
     Raises ValueError for arguments that the format doesn't use, KeyError and IndexError for those it lacks, when the
     function is called or traced.

@@ -20,7 +20,7 @@ from typing_extensions import ParamSpec
 from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import Buffer
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer
 from tracefx.core.bounds import keep
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
@@ -210,7 +210,7 @@ def evaluated(f: Callable[P, R], plans: Plans[Compiled[R]], otherwise: Callable[
     """
     # What a call needs is bound here: it is a function of another module.
     plain, concrete, arrays, is_fixed = _PLAIN, ConcreteArray, plans.arrays, _is_fixed
-    current, disabled, x64 = CURRENT.get, DISABLE_JIT.innermost, X64.innermost
+    current, disabled, x64, elsewhere = CURRENT.get, DISABLE_JIT.innermost, X64.innermost, DEFAULT_DEVICE.get
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not current().evaluates or disabled().value:
@@ -239,7 +239,7 @@ def evaluated(f: Callable[P, R], plans: Plans[Compiled[R]], otherwise: Callable[
         if plan is None:
             return otherwise(*args, **kwargs)
         on_buffers, on_arrays = plan
-        if at_hand and on_buffers is not None:
+        if at_hand and on_buffers is not None and elsewhere() is None:
             return on_buffers(buffers)
         return on_arrays([a for a in args if type(a) is concrete])
 

@@ -16,14 +16,17 @@ from tracefx.control.ruled import RuledProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.backend import BACKEND
+from tracefx.core.backend import BACKEND, Device
 from tracefx.core.effects import OverMesh, Sowing
 from tracefx.core.errors import ParseError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.meshes import MESH
 from tracefx.core.primitive import Primitive
 from tracefx.core.serialization import deserialize, put_tree, read_tree, serialize
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import NamedSharding, Wishes
 from tracefx.core.tree_structures import describe
 from tracefx.core.trees import TreeDef, keystr, require_same_structure
 from tracefx.core.values import Value
@@ -31,6 +34,7 @@ from tracefx.core.wire import Reader, put_bytes, put_string, put_uint, sealed, u
 from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.jax_exports import jax_exported
 from tracefx.transforms.jit import BoundJitted, Jitted
+from tracefx.transforms.relocating import devices_of, laid, lies, relocated
 from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
@@ -79,11 +83,29 @@ class Exported(Generic[P, R]):
     def out_avals(self) -> tuple[ShapedArray, ...]:
         return self._trace.jaxpr.out_avals
 
+    @property
+    def nr_devices(self) -> int:
+        """On how many devices it runs; 1 if the program speaks of no mesh."""
+        return len(devices_of(self._trace.jaxpr)) or 1
+
+    @property
+    def in_shardings(self) -> tuple[NamedSharding | None, ...]:
+        """How the leaves of the arguments are to lie, on a mesh of as many devices; None where nothing was said."""
+        return lies(self._trace.jaxpr)[0][len(self._trace.consts) :]
+
+    @property
+    def out_shardings(self) -> tuple[NamedSharding | None, ...]:
+        """How those of the result lie."""
+        return lies(self._trace.jaxpr)[1]
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function, called, under whatever transformation. It is compiled for this machine, once.
 
-        Raises TypeError for arguments of another structure, shape or dtype. Numbers of Python's take the dtype asked
-        for if it is of their kind.
+        A function of several devices runs on those that an argument lies on, or else on those of the mesh in use, or
+        else on the first; in their order.
+
+        Raises TypeError for arguments of another structure, shape or dtype, ValueError if they lie on another number of
+        devices. Numbers of Python's take the dtype asked for if it is of their kind.
         """
         what = f"{self.fun_name}, which was exported: arguments"
         values, in_tree = flatten_values((args, kwargs), what)
@@ -97,8 +119,32 @@ class Exported(Generic[P, R]):
                     f"{self.fun_name} was exported for {which} of type {aval!r}, but called with {x.aval!r}"
                 )
         trace = self._trace
-        outs = bind(Call(self.fun_name, trace.jaxpr), *trace.consts, *typed(given, self.in_avals))
+        program = self._on(self._called_on(given))
+        outs = bind(Call(self.fun_name, program), *trace.consts, *typed(given, self.in_avals))
         return cast(R, self.out_tree.unflatten(to_arrays(outs)))
+
+    def _called_on(self, given: Sequence[Value]) -> tuple[Device, ...]:
+        """The devices that a call is to run on."""
+        mine = devices_of(self._trace.jaxpr)
+        if not mine:
+            return mine
+        spread = [x.placed.devices for x in given if isinstance(x, ShardedArray) and x.placed.num_devices > 1]
+        where = spread[0] if spread else MESH.get().flat or mine
+        if len(where) != len(mine):
+            what = "its arguments lie on" if spread else "the mesh in use has"
+            raise ValueError(
+                f"{self.fun_name} was exported for {len(mine)} devices, but {what} {len(where)}: call it "
+                "with arrays on a mesh of as many"
+            )
+        return where
+
+    def _on(self, devices: tuple[Device, ...]) -> Jaxpr:
+        """The program on these devices."""
+        jaxpr = self._trace.jaxpr
+        mine = devices_of(jaxpr)
+        if devices == mine:
+            return jaxpr
+        return jaxpr.memo.get(("on", devices), lambda: relocated(jaxpr, dict(zip(mine, devices, strict=True))))
 
     def mlir_module(self) -> str:
         """The StableHLO module as text; ParseError if `mlir_module_serialized` can't be read.
@@ -139,6 +185,7 @@ class Exported(Generic[P, R]):
             self.platforms,
             self.mlir_module_serialized,
             self.module_kept_var_idx,
+            self.nr_devices,
         )
 
     @override
@@ -182,9 +229,9 @@ def export(
     StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. Lines of source code
     are left out unless `provenance` is true.
 
-    What is exported runs on one device: `in_shardings` and `out_shardings` of `fun` are not kept, as a `jit` around
-    `Exported.call` takes new ones, and a program that speaks of a mesh (`shard_map`, `with_sharding_constraint`) is a
-    NotImplementedError.
+    A program that speaks of a mesh (by `shard_map`, `with_sharding_constraint`, `in_shardings`, `out_shardings`, or as
+    an argument lies on one) is exported for as many devices, whichever they are: its first is the first there where
+    `Exported.call` runs it. To load it takes as many devices.
 
     Programs with callbacks can't be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or policies
     of `checkpoint`, which are Python functions: that is a SerializationError, which shows the equation. With
@@ -205,13 +252,6 @@ def export(
     def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
         traced = fun.trace(*args, **kwargs)
         trace = traced.trace
-        for effect in trace.jaxpr.effects:
-            if isinstance(effect, OverMesh):
-                raise NotImplementedError(
-                    f"export of {trace.name}: it speaks of {effect.mesh}, and what is exported runs on one device: "
-                    "export the functions that it calls on parts of its arrays, or leave out its sharding constraints "
-                    "and give shardings to a jit around what is loaded"
-                )
         for const in trace.consts:
             if isinstance(const, Tracer):
                 raise TypeError(
@@ -221,14 +261,23 @@ def export(
         for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
             if aval.dtype == dtypes.float0:
                 raise TypeError(f"export of {trace.name}: StableHLO has no arrays of float0, such as {aval}")
-        program = _Stripped(drop_rules, provenance=True).program(trace.jaxpr)
+        program = _Stripped(drop_rules, provenance=True).program(_anywhere(trace.jaxpr, traced.wishes))
         serialize(ClosedJaxpr(program, ()), VOCABULARY)  # which refuses what it must, and tells the line
         if not provenance:
             program = _Stripped(drop_rules, provenance).program(program)
-        module, kept = BACKEND.value.portable(program, trace.consts, trace.name, where)
+        wishes = Wishes(*lies(program)) if devices_of(program) else None
+        module, kept = BACKEND.value.portable(program, trace.consts, trace.name, where, wishes)
         return Exported(trace.name, traced.in_tree, where, module, kept, evolve(trace, jaxpr=program))
 
     return exported
+
+
+def _anywhere(jaxpr: Jaxpr, wishes: Wishes | None) -> Jaxpr:
+    """The program that says itself how inputs and outputs lie, and speaks of the first devices instead of its own."""
+    program = jaxpr if wishes is None else laid(jaxpr, wishes.inputs, wishes.outputs)
+    mine = devices_of(program)
+    first = BACKEND.value.devices(BACKEND.value.platform)[: len(mine)]
+    return program if list(mine) == first else relocated(program, dict(zip(mine, first, strict=True)))
 
 
 def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -295,7 +344,7 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     _check_trees(reader, in_tree, out_tree, program)
     if any(a >= b for a, b in itertools.pairwise([*kept, len(program.in_avals)])):
         reader.fail(f"the inputs that the module takes, {kept}, are not some of {len(program.in_avals)} in their order")
-    effects = [effect for effect in program.effects if not isinstance(effect, Sowing)]
+    effects = [effect for effect in program.effects if not isinstance(effect, Sowing | OverMesh)]
     if effects:
         reader.fail(f"the program has effects: {', '.join(sorted(map(str, effects)))}")
     trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)

@@ -126,6 +126,9 @@ def jacrev(
     return JacRev(argnums, has_aux, holomorphic, allow_int)(fun)
 
 
+jacobian = jacrev
+
+
 @overload
 def hessian(
     fun: Callable[Concatenate[X, P], Array],

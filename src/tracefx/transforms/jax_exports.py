@@ -60,6 +60,7 @@ def jax_exported(
     platforms: Sequence[str],
     module: bytes,
     kept: Sequence[int],
+    devices: int = 1,
 ) -> bytes:
     """A file that `jax.export.deserialize` reads; trees and types are those of the arguments and of the result."""
     (in_tree, out_tree), (ins, outs) = trees, avals
@@ -85,7 +86,7 @@ def jax_exported(
                 14: Number(_CALLING_CONVENTION, 2),
                 15: Numbers(kept, 2),
                 16: Number(len(platforms) > 1, 1),  # whether the module takes a platform's index
-                18: Number(1, 4),  # devices
+                18: Number(devices, 4),
                 19: [_aval(a) for a in unique],
                 20: Numbers((), 4),  # meshes
                 21: Numbers((), 4),  # shardings

@@ -13,7 +13,7 @@ from tracefx.control.call import Call
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Buffer, Runnable
+from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Buffer, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import OverMesh
@@ -178,6 +178,7 @@ class Jitted(Generic[P, R]):
             or CURRENT.get() is not ROOT
             or X64.innermost().value is not ready.x64
             or DISABLE_JIT.innermost().value
+            or DEFAULT_DEVICE.get() is not None
             or len(given := (*ready.consts, *args) if ready.consts else args) != len(ready.avals)
         ):
             return self._call(args, kwargs)

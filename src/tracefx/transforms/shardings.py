@@ -110,7 +110,7 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
 def sharding_of(leaf: object) -> Sharding | None:
     """Where an argument was put, or is said to lie; None if it goes where it is needed."""
     if isinstance(leaf, ShardedArray):
-        return leaf.placed
+        return leaf.placed if leaf.committed else None
     return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
 
 
@@ -132,11 +132,19 @@ def placed(x: Array, sharding: Sharding, what: str) -> Array:
     if isinstance(x, ShardedArray):
         if x.placed == sharding:
             return x
-        if set(x.placed.devices) == set(sharding.devices):
+        if x.placed.device_set == sharding.device_set or (
+            x.placed.is_fully_addressable and sharding.is_fully_addressable
+        ):
             return BACKEND.value.moved(x, sharding)
-    tiling, mine = sharding.tiling(x.aval.ndim), sharding.addressable_devices
-    tiles = tiling.cut(x.numpy(), [device in mine for device in tiling.devices])
-    return ShardedArray(x.aval, BACKEND.value.spread(x.aval, sharding, tiles), sharding)
+    return cut_apart(x.numpy(), x.aval, sharding)
+
+
+def cut_apart(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
+    """Numbers on the host, cut into tiles where a sharding says; `copied` if anyone could write to them."""
+    tiling, mine = sharding.tiling(aval.ndim), sharding.addressable_devices
+    alone = tiling.copies == 1 and host.size > 0  # or else devices share the copy of a tile; XLA copies no empty one
+    tiles = tiling.cut(host, [device in mine for device in tiling.devices], copied and not alone)
+    return ShardedArray(aval, BACKEND.value.spread(aval, sharding, tiles, copied and alone), sharding)
 
 
 def make_array_from_callback(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, final, overload
 
@@ -15,7 +14,7 @@ from tracefx.core.source import named_scope
 from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
 from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import Function, No, Preserving, TransformOf, Yes
+from tracefx.transforms.pipelines import Function, No, Preserving, Transform, TransformOf, Yes
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
@@ -51,15 +50,29 @@ def make_jaxpr(
     require_callable("make_jaxpr", fun)
     check_argnums(static_argnums, "make_jaxpr", "static_argnums")
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    static = StaticArguments.of(fun, numbers, (), "static")
+    return MakeJaxpr(numbers, return_shape)(fun)
 
-    @functools.wraps(fun)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        made = _traced("make_jaxpr", fun, static, args, kwargs)
-        closed = made.closed()
-        return (closed, _out_shapes(made)) if return_shape else closed
 
-    return traced
+@final
+@frozen(eq=False, repr=False)
+class MakeJaxpr(Transform):
+    """`make_jaxpr` and its options, as a value: what it gives pickles as what other transformations give."""
+
+    title: ClassVar[str] = "make_jaxpr"
+    static_argnums: tuple[int, ...] = ()
+    return_shape: bool = False
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        static = StaticArguments.of(fun, self.static_argnums, (), "static")
+
+        @made_by(self, fun)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            made = _traced("make_jaxpr", fun, static, args, kwargs)
+            closed = made.closed()
+            return (closed, _out_shapes(made)) if self.return_shape else closed
+
+        return traced
 
 
 @overload

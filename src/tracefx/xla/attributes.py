@@ -46,20 +46,25 @@ def layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:
     }
 
 
-def batch_attributes(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> dict[str, runtime.Attribute]:
-    """What says of a kernel on the matrices of a batch that devices can take a part of the batch each."""
-    count = max([aval.ndim for aval in operands]) - 2
+def batch_attributes(
+    operands: Sequence[ShapedArray], outs: Sequence[ShapedArray], own: int
+) -> dict[str, runtime.Attribute]:
+    """What says of a kernel on the matrices of a batch that devices can take a part of the batch each.
+
+    `own` axes of the largest arrays are not the batch's.
+    """
+    count = max([aval.ndim for aval in operands]) - own
     batch = operands[0].shape[: max(count, 0)]
     if not batch or any(aval.shape[:count] != batch for aval in (*operands, *outs)):
         return {}
     sizes = list(batch)
 
-    def own(aval: ShapedArray) -> str:
+    def factors_of(aval: ShapedArray) -> str:
         first = len(sizes)
         sizes.extend(aval.shape[count:])
         return f"[{', '.join([_factor(i) for i in (*range(count), *range(first, len(sizes)))])}]"
 
-    takes, gives = ", ".join(list(map(own, operands))), ", ".join(list(map(own, outs)))
+    takes, gives = ", ".join(list(map(factors_of, operands))), ", ".join(list(map(factors_of, outs)))
     factors = ", ".join([f"{_factor(i)}={n}" for i, n in enumerate(sizes)])
     return {
         "mhlo.frontend_attributes": runtime.dict_attr({"num_batch_dims": runtime.string_attr(str(count))}),

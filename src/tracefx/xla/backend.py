@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Self, cast, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device, SupportsDLPack
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable, SupportsDLPack
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped
@@ -31,18 +31,22 @@ from tracefx.xla.disk import Disk
 from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, lower_over, plan, whole
+from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, plan, whole
+from tracefx.xla.moves import by_tiles
 from tracefx.xla.spread import (
     PLACINGS,
     Anywhere,
+    Returning,
+    SpreadJob,
     SpreadProgram,
-    compile_spread,
-    mesh_of,
+    Wandering,
+    alone_on,
     meshes_of,
     moved,
     no_wishes,
     placing_for,
     placing_of,
+    placing_on,
     widened,
 )
 
@@ -164,6 +168,11 @@ class Compiled:
         return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        default = DEFAULT_DEVICE.get()
+        return self.here(args) if default is None or default is self.executable.device else self.elsewhere(args)
+
+    def here(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        """`__call__`, whichever device is the default."""
         given = args if self.takes_all else self._given(args)
         buffers: list[Buffer] = []
         for x in given:
@@ -268,10 +277,7 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 class LoweredSpread:
     """A module for several devices, ready to be compiled."""
 
-    jaxpr: Jaxpr
-    name: str
-    plan: Plan
-    placing: Placing
+    job: SpreadJob
     lowered: Lowered
 
     def text(self, debug_info: bool = False) -> str:
@@ -280,8 +286,13 @@ class LoweredSpread:
     def compile(
         self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
     ) -> SpreadProgram:
-        mesh = mesh_of(self.placing, self.jaxpr)
-        return compile_spread(self.lowered, self.plan, self.placing, self.name, options, mesh)
+        return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
+
+
+KEPT: Final = 1024
+"""Programs that are kept after their functions are gone. Each takes three to twenty mappings of memory, of which Linux
+gives a process 65530.
+"""
 
 
 @final
@@ -290,17 +301,17 @@ class XlaBackend:
     """Runs each program compiled; programs that are equal but for names share an executable."""
 
     executables: OnceCache[tuple[bytes, tuple[int, ...], bool], Compiled] = field(
-        factory=lambda: OnceCache(4096), init=False
+        factory=lambda: OnceCache(KEPT), init=False
     )
     disk: Disk = field(factory=Disk, init=False)
     operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Anywhere] = field(
-        factory=lambda: OnceCache(4096), init=False
+        factory=lambda: OnceCache(KEPT), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
-    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Anywhere] = field(
+    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = field(
         factory=lambda: OnceCache(4096), init=False
     )
-    """The programs that do nothing but move an array between devices."""
+    """What moves arrays between devices."""
 
     def lower(
         self,
@@ -310,10 +321,15 @@ class XlaBackend:
         keep_unused: bool = False,
         wishes: Wishes | None = None,
     ) -> LoweredModule | LoweredSpread:
-        if wishes is not None or meshes_of(jaxpr):
-            placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
-            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
-            return LoweredSpread(jaxpr, name, planned, placing, lower_over(planned, name, placing))
+        if wishes is not None or meshes_of(jaxpr) or not self.is_on_host:
+            says_where = wishes is not None or meshes_of(jaxpr)
+            placing = (
+                placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
+                if says_where
+                else placing_on(self.default_device, jaxpr)
+            )
+            spread = self._job_over(jaxpr, name, donated, keep_unused, placing)
+            return LoweredSpread(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
 
@@ -326,7 +342,7 @@ class XlaBackend:
         wishes: Wishes | None = None,
         put: bool = False,
     ) -> Compiled | Anywhere:
-        if wishes is not None or put or meshes_of(jaxpr):
+        if wishes is not None or put or meshes_of(jaxpr) or not self.is_on_host:
             return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
@@ -335,9 +351,12 @@ class XlaBackend:
     ) -> Anywhere:
         says_where = wishes is not None or bool(meshes_of(jaxpr))
 
-        def here(args: Sequence[Value | NDArray]) -> Compiled | SpreadProgram:
-            if not says_where and not any(type(x) is ShardedArray for x in args):
-                return self._compiled(jaxpr, name, donated, keep_unused)
+        def here(args: Sequence[Value | NDArray]) -> Runnable:
+            if not says_where and not any(type(x) is ShardedArray and x.committed for x in args):
+                if self.is_on_host:
+                    return Returning(self._compiled(jaxpr, name, donated, keep_unused).here)
+                placing = placing_on(self.default_device, jaxpr)
+                return Wandering(self._compiled_over(jaxpr, name, donated, keep_unused, placing))
             placing = placing_for(name, jaxpr, args, wishes)
             return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
 
@@ -347,12 +366,17 @@ class XlaBackend:
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
     ) -> SpreadProgram:
         def compile_now() -> SpreadProgram:
-            planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
-            lowered = lower_over(planned, name, placing)
-            return compile_spread(lowered, planned, placing, name, {}, mesh_of(placing, jaxpr))
+            job = self._job_over(jaxpr, name, donated, keep_unused, placing)
+            return job.done(job.lower, {}, COMPILATION_CACHE.value)
 
         known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](PLACINGS))
         return known.get(placing, compile_now)
+
+    def _job_over(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
+    ) -> SpreadJob:
+        planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
+        return SpreadJob(jaxpr, name, planned, keep_unused, placing, self.disk)
 
     def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
         avals = tuple([x.aval for x in args])
@@ -366,11 +390,14 @@ class XlaBackend:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
-        def program() -> Anywhere:
+        def way() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
+            found = by_tiles(x.aval, x.placed, sharding)
+            if found is not None:
+                return found
             v = Var(0, x.aval)
             return self._anywhere(Jaxpr((), (v,), (), (v,)), "move", (), False, Wishes((x.placed,), (sharding,)))
 
-        (out,) = self.moves.get((x.aval, x.placed, sharding), program)([x])
+        (out,) = self.moves.get((x.aval, x.placed, sharding), way)([x])
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:
@@ -388,17 +415,24 @@ class XlaBackend:
         return jaxpr.memo.get(("compiled", donated, keep_unused), find)
 
     def portable(
-        self, jaxpr: Jaxpr, consts: Sequence[Value], name: str, platforms: Sequence[str]
+        self,
+        jaxpr: Jaxpr,
+        consts: Sequence[Value],
+        name: str,
+        platforms: Sequence[str],
+        wishes: Wishes | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         planned, count = whole(jaxpr), len(consts)
         constants = [to_numpy(consts[i]) for i in planned.kept if i < count]
         several = len(platforms) > 1
+        spread = wishes is not None or bool(meshes_of(jaxpr))
+        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
         found: set[bytes] = set()
         for platform in platforms:
-            lowered = lower_for(planned, name, platform, several)
+            lowered = lower_for(planned, name, platform, several, placing)
             if lowered.calls_host:
                 raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
-            found.add(runtime.portable_artifact(lowered.module, constants, int(several)))
+            found.add(runtime.portable_artifact(lowered.module, constants, int(several), spread=spread))
         if len(found) > 1:
             raise NotImplementedError(
                 f"export: {name} is not the same program on {', '.join(platforms)}: export it for each of them alone"
@@ -420,11 +454,19 @@ class XlaBackend:
 
     @property
     def platform(self) -> str:
-        return runtime.devices()[0].platform
+        return runtime.default_platform()
+
+    @property
+    def default_device(self) -> Device:
+        return DEFAULT_DEVICE.get() or runtime.default_device()
+
+    @property
+    def is_on_host(self) -> bool:
+        return self.default_device is runtime.devices()[0]
 
     @property
     def process_index(self) -> int:
-        return runtime.client().process_index()
+        return runtime.process_index()
 
     def devices(self, platform: str) -> list[Device]:
         return list(runtime.all_devices(platform))
@@ -432,10 +474,10 @@ class XlaBackend:
     def local_devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray]) -> Buffer:
+    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
         kind = type_of_words(aval)
-        tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
-        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, list(map(words_of, tiles)))
+        tiling, spec = widened(sharding.tiling(aval.ndim), kind.ndim), runtime.ArraySpec(kind.shape, kind.dtype)
+        return runtime.put_tiles(spec, tiling, list(map(words_of, tiles)), copy=copied)
 
     def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         kind = type_of_words(aval)
@@ -452,12 +494,19 @@ class XlaBackend:
     def device_of(self, buffer: Buffer) -> Device:
         return runtime.device_of(cast(runtime.Buffer, buffer))
 
-    def to_dlpack(self, buffer: Buffer) -> CapsuleType:
-        return runtime.to_dlpack(cast(runtime.Buffer, buffer))
+    def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
+        return runtime.to_dlpack(cast(runtime.Buffer, buffer), stream)
+
+    def dlpack_device(self, device: Device) -> tuple[int, int]:
+        return runtime.dlpack_device(cast(runtime.Device, device))
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        where = runtime.devices()[0] if device is None else cast(runtime.Device, device)
-        return runtime.from_dlpack(external, where, copy=copy)
+        return runtime.from_dlpack(external, cast("runtime.Device | None", device), copy=copy)
+
+    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+        buffer = runtime.from_dlpack(external)
+        aval = shared(ShapedArray(buffer.aval.shape, buffer.aval.dtype, weak_type))
+        return ShardedArray(aval, buffer, alone_on(runtime.device_of(buffer)))
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
         return runtime.view_dlpack(external)

@@ -146,23 +146,29 @@ class Emitter:
             return alone
         ins = [*ins, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
         inputs = (*jaxpr.in_avals, *[whole.with_axis(1, 0) for _ in axes])
+        ordered = any_ordered(jaxpr.effects)
         attrs: dict[str, Attr] = {
-            "in_shardings": Text(self._each(ins, [x.aval for x in operands])),
-            "out_shardings": Text(self._each(given, outs)),
+            "in_shardings": Text(self._each(ins, [x.aval for x in operands], ordered)),
+            "out_shardings": Text(self._each(given, outs, ordered)),
             "manual_axes": Text(f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')),
         }
         attributes = {k: attribute(v) for k, v in attrs.items()}
-        types = list(map(_type, outs))
-        values = _values(operands)
-        operation = runtime.create(
-            "sdy.manual_computation", types, values, attributes, None, 1, self._line, self._block
-        )
-        self._fill(_block(operation.regions[0], inputs), Region(inputs, run), "sdy.return")
+        values, name = _values(operands), "sdy.manual_computation"
+        if ordered:
+            operation, found = self._in_order(name, [self._last_token(), *values], outs, attributes, 1)
+        else:
+            types = list(map(_type, outs))
+            operation = runtime.create(name, types, values, attributes, None, 1, self._line, self._block)
+            found = list(map(Node, operation.results, outs))
+        block = _block(operation.regions[0], inputs, ordered)
+        self._fill(block, Region(inputs, run), "sdy.return", takes_token=ordered, gives_token=ordered)
         self._apart = outer
-        return list(map(Node, operation.results, outs))
+        return found
 
-    def _each(self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray]) -> str:
+    def _each(self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray], ordered: bool) -> str:
         parts = [self.sharding(s, a).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)]
+        if ordered:  # the token
+            parts.insert(0, f"<@{self.mesh(shardings[0].mesh)}, []>")
         return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
 
     def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
@@ -272,15 +278,18 @@ class Emitter:
     def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
         prim = eqn.prim
         if isinstance(prim, Expandable):
-            token = ORIGIN.set(eqn.source)
-            try:
-                body, consts = stage(prim.expand, [x.aval for x in operands])
-            finally:
-                ORIGIN.reset(token)
-            held = [self.constant(np.asarray(c)) for c in consts]
-            self._eqn = None  # whose scopes the smaller operations have themselves
-            return self.inline(body.closed(), [*held, *operands])
+            return self.staged(prim.expand, operands)
         raise missing(prim, "lower", "inherit from Lowerable and define lower(self, builder, *operands), or Expandable")
+
+    def staged(self, function: Callable[..., Sequence[Value]], operands: Sequence[Ir]) -> list[Ir]:
+        token = ORIGIN.set(None if self._eqn is None else self._eqn.source)
+        try:
+            body, consts = stage(function, [x.aval for x in operands])
+        finally:
+            ORIGIN.reset(token)
+        held = [self.constant(np.asarray(c)) for c in consts]
+        self._eqn = None  # whose scopes the smaller operations have themselves
+        return self.inline(body.closed(), [*held, *operands])
 
     def emit(
         self,
@@ -471,16 +480,19 @@ class Emitter:
     ) -> list[Ir]:
         if runtime.is_kernel(target):
             self.calls_kernels = True
-            if self.platform == runtime.devices()[0].platform:
+            if self.platform == "cpu":
                 runtime.prepare_kernels()
-        else:
+        elif not runtime.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = call_of(target, config or {}, has_side_effect)
         if layouts is not None:
             attributes |= layout_attributes(layouts)
             if len(self.devices) > 1:
-                attributes |= batch_attributes([x.aval for x in operands], outs)
+                attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
+
+    def offers(self, target: str) -> bool:
+        return runtime.offers(target)
 
     def host_call(
         self,
@@ -488,44 +500,54 @@ class Emitter:
         operands: Sequence[Ir],
         outs: Sequence[ShapedArray],
         has_side_effect: bool,
+        partitioned: bool = False,
     ) -> list[Ir]:
         if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
             function = _on_words(function, [x.aval.dtype for x in operands])
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
-        attributes = call_of(runtime.HOST_CALL, config, has_side_effect)
-        self.targets.add(runtime.HOST_CALL)
+        once = len(self.devices) > 1 and not self._apart  # or else each device calls for its own part
+        if has_side_effect and (together := self._together()):
+            raise NotImplementedError(
+                f"a Python function can't be called for what it does in a shard_map that leaves the axes {together} of "
+                "the mesh to the compiler: devices along these run one program. Name all axes, or call it outside"
+            )
+        parts = partitioned and once and not self._is_ordered()
+        target = runtime.host_call_target(self.platform, parts)
+        attributes = call_of(target, config, has_side_effect)
+        self.targets.add(target)
         words = map(type_of_words, outs)
         self.host_results.append(tuple([runtime.ArraySpec(kind.shape, kind.dtype) for kind in words]))
-        if not self._is_ordered():
+        if parts:  # XLA cuts up no call that leaves it open how arrays lie in memory
+            ranks = [type_of_words(x.aval).ndim for x in operands]
+            attributes |= layout_attributes(Layouts(tuple([tuple(range(rank))[::-1] for rank in ranks]), ()))
+        elif once:
+            attributes["sdy.sharding"] = self._on_the_first(max(1, len(outs) + self._is_ordered()))
+        if self._is_ordered():
+            self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
+            given = [self._last_token(), *_values(operands)]
+            found = self._in_order("stablehlo.custom_call", given, outs, attributes)[1]
+        else:
             self.host_functions.append(function)
-            if len(self.devices) < 2 or self._apart:  # each device that runs apart calls for its own part
-                return self.emit("stablehlo.custom_call", operands, outs, attributes)
-            return self._called_once(operands, outs, attributes)
-        if len(self.devices) > 1:
-            raise ValueError(
-                "a program on several devices has no order in which they do things: call with ordered=False, or from "
-                "a program on one device"
-            )
-        self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
-        return self._in_order("stablehlo.custom_call", [self._last_token(), *_values(operands)], outs, attributes)[1]
+            found = self.emit("stablehlo.custom_call", operands, outs, attributes)
+        return list(map(self._everywhere, found)) if once and not parts else found
 
-    def _called_once(
-        self, operands: Sequence[Ir], outs: Sequence[ShapedArray], attributes: dict[str, runtime.Attribute]
-    ) -> list[Ir]:
-        """A custom call that the first device makes, with whole arrays; all devices have what it gives."""
+    def _together(self) -> list[str]:
+        """The axes, of the mesh along some of whose axes devices run apart, along which they don't."""
+        meshes = [mesh for mesh, _ in self._apart.values()][:1]
+        return [name for mesh in meshes for name, size in mesh.shape.items() if size > 1 and name not in self._apart]
+
+    def _on_the_first(self, count: int) -> runtime.Attribute:
+        """The sharding of what the first device gives, which alone has it."""
         if not self._first:
             self._first = self._fresh("first_device")
             self._define_mesh(self._first, "#sdy.mesh<[], device_ids=[0]>")
-        if not self._everyone:
-            self._everyone = self._fresh("everyone")
-            self._define_mesh(self._everyone, f'#sdy.mesh<["devices"={len(self.devices)}]>')
-        there = ", ".join([f"<@{self._first}, []>"] * max(1, len(outs)))
-        attributes["sdy.sharding"] = runtime.attribute(f"#sdy.sharding_per_value<[{there}]>")
-        found = self.emit("stablehlo.custom_call", list(map(self._everywhere, operands)), outs, attributes)
-        return list(map(self._everywhere, found))
+        return runtime.attribute(f"#sdy.sharding_per_value<[{', '.join([f'<@{self._first}, []>'] * count)}]>")
 
     def _everywhere(self, x: Ir) -> Ir:
         """An array of which all devices have all."""
+        if not self._everyone:
+            self._everyone = self._fresh("everyone")
+            self._define_mesh(self._everyone, f'#sdy.mesh<["devices"={len(self.devices)}]>')
         parts = ", ".join(["{}"] * (x.aval.ndim + dtypes.is_key(x.aval.dtype)))
         attrs: dict[str, Attr] = {"sharding": Text(f"#sdy.sharding<@{self._everyone}, [{parts}]>")}
         return self.emit("sdy.sharding_constraint", [x], [x.aval], attrs)[0]

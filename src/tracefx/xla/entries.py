@@ -3,23 +3,26 @@
 The name is the digest of the program's executable key, its donated inputs, whether unused ones are kept, and all that
 compiling depends on beside it: jaxlib, the compiler's options, the device, the instructions of its processor, and the
 text of tracefx itself, whose rules say what a program lowers to. What a program needs beside its executable (which
-inputs that takes, where the outputs come from) follows from the program, so nothing of it is kept.
+inputs that takes, where the outputs come from) follows from the program, so nothing of it is kept. Of a program on
+several devices it counts which these are, and how its inputs and outputs lie on them.
 
 Programs without a key (they hold callables), with operations or parameters of others' classes (whose rules may
 change) and with effects have no name, nor has any while tracefx's source is being edited. The backend keeps none that
-call the host's own code either.
+call the host's own code either, and none over several processes.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import cast
 
-from tracefx.core.digest import LOADED, executable_key, is_own
+from tracefx.core.digest import LOADED, executable_key, is_own, value_key
 from tracefx.core.effects import Sowing
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.shardings import Placing
 from tracefx.xla import runtime
 from tracefx.xla.disk import NAME_BYTES
 
@@ -32,11 +35,36 @@ def entry_name(
     options: Mapping[str, runtime.CompilerOption],
 ) -> bytes | None:
     """The name of a program's executable, or `None` if the program must be compiled in every process."""
+    return _name(jaxpr, (sorted(donated), keep_unused), lambda: runtime.compilation_identity(device, options))
+
+
+def entry_name_over(
+    jaxpr: Jaxpr,
+    donated: frozenset[int],
+    keep_unused: bool,
+    placing: Placing,
+    free: tuple[Sequence[bool], Sequence[bool]],
+    options: Mapping[str, runtime.CompilerOption],
+) -> bytes | None:
+    """`entry_name` of a program on several devices, or on one that isn't the first: where all lies counts too.
+
+    Programs on devices of several processes have no name: if one of these found its executable and another did not,
+    they would no longer compile together, as XLA may want them to.
+    """
+    devices = cast("tuple[runtime.Device, ...]", placing.devices)
+    lies = value_key(placing)
+    if lies is None or len({device.process_index for device in devices}) > 1:
+        return None
+    beside = (sorted(donated), keep_unused, lies)
+    return _name(jaxpr, beside, lambda: runtime.SpreadExecutable.identity(devices, free, options))
+
+
+def _name(jaxpr: Jaxpr, beside: tuple[object, ...], identity: Callable[[], bytes]) -> bytes | None:
     key, text = executable_key(jaxpr), own_text()
     done = any(effect.observable and not isinstance(effect, Sowing) for effect in jaxpr.effects)
     if key is None or text is None or not is_own(jaxpr) or done:
         return None
-    parts = (key, sorted(donated), keep_unused, text, runtime.compilation_identity(device, options))
+    parts = (key, *beside, text, identity())
     return blake2b(repr(parts).encode(), digest_size=NAME_BYTES).digest()
 
 

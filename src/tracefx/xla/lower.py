@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias, TypeVar, final
+from collections.abc import Collection, Sequence
+from typing import TypeAlias, TypeVar, cast, final
 
 import numpy as np
 from attrs import frozen
@@ -103,16 +103,28 @@ def plan(
 def lower(plan: Plan, name: str) -> Lowered:
     """The module that computes what is planned."""
     places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
-    return _lower(plan.computed, name, runtime.devices()[0].platform, _donations(plan.computed, places))
+    emitter = Emitter(_new_module(name), runtime.lowered_for(runtime.devices()[0]))
+    emitter.function("main", plan.computed, _donations(plan.computed, places))
+    return emitter.lowered()
 
 
 def lower_over(plan: Plan, name: str, placing: Placing) -> Lowered:
     """The module for several devices. How inputs and outputs are cut is said to Shardy, where anything says it."""
-    emitter = Emitter(_new_module(name), placing.devices[0].platform, placing.devices)
-    taken = [_laid(emitter, placing.inputs[i], v.aval) for i, v in zip(plan.kept, plan.computed.invars, strict=True)]
+    device = cast(runtime.Device, placing.devices[0])
+    emitter = Emitter(_new_module(name), runtime.lowered_for(device), placing.devices)
+    taken, given = _all_laid(emitter, plan, placing)
     for attributes, i in zip(taken, plan.kept, strict=True):
         if i in plan.donated:
             attributes["jax.buffer_donor"] = runtime.bool_attr(True)
+    emitter.function("main", plan.computed, taken, given)
+    return emitter.lowered()
+
+
+def _all_laid(
+    emitter: Emitter, plan: Plan, placing: Placing
+) -> tuple[list[dict[str, runtime.Attribute]], list[dict[str, runtime.Attribute]]]:
+    """Attributes of the parameters and of the results; the module is one for so many devices from now on."""
+    taken = [_laid(emitter, placing.inputs[i], v.aval) for i, v in zip(plan.kept, plan.computed.invars, strict=True)]
     given = [
         _laid(emitter, sharding, aval)
         for sharding, aval in zip(plan.of_results(placing.outputs), plan.results, strict=True)
@@ -120,8 +132,7 @@ def lower_over(plan: Plan, name: str, placing: Placing) -> Lowered:
     counts = emitter.module.operation.attributes
     counts["mhlo.num_partitions"] = runtime.integer_attr(len(placing.devices), 32)
     counts["mhlo.num_replicas"] = runtime.integer_attr(1, 32)
-    emitter.function("main", plan.computed, taken, given)
-    return emitter.lowered()
+    return taken, given
 
 
 def _laid(emitter: Emitter, sharding: Sharding | None, aval: ShapedArray) -> dict[str, runtime.Attribute]:
@@ -138,20 +149,20 @@ def whole(jaxpr: Jaxpr) -> Plan:
     return Plan(pruned, len(jaxpr.invars), kept, frozenset(), tuple(map(Result, range(len(jaxpr.outs)))))
 
 
-def lower_for(plan: Plan, name: str, platform: str, takes_index: bool) -> Lowered:
+def lower_for(plan: Plan, name: str, platform: str, takes_index: bool, placing: Placing | None = None) -> Lowered:
     """The module for a platform, which need not be this one. It may take the platform's index first, as JAX's do."""
+    emitter = Emitter(_new_module(name), platform, () if placing is None else placing.devices)
+    given: list[dict[str, runtime.Attribute]] | None = None
+    if placing is None:
+        taken: list[dict[str, runtime.Attribute]] = [{} for _ in plan.computed.invars]
+    else:
+        taken, given = _all_laid(emitter, plan, placing)
     computed = plan.computed
-    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in computed.invars]
     if takes_index:
         index = Var(computed.var_count, ShapedArray((), np.dtype(np.int32)))
         computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
-        attributes.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
-    return _lower(computed, name, platform, attributes)
-
-
-def _lower(jaxpr: Jaxpr, name: str, platform: str, attributes: Sequence[Mapping[str, runtime.Attribute]]) -> Lowered:
-    emitter = Emitter(_new_module(name), platform)
-    emitter.function("main", jaxpr, attributes)
+        taken.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
+    emitter.function("main", computed, taken, given)
     return emitter.lowered()
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, cast, final
 
 import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, shared
-from tracefx.core.backend import Buffer, Device, Runnable
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable
 from tracefx.core.bounds import keep
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import OverMesh
@@ -18,6 +20,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_words import type_of_words, words_of
 from tracefx.core.literal import Literal
 from tracefx.core.meshes import Mesh
+from tracefx.core.settings import CompilationCache
 from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import (
     NamedSharding,
@@ -32,8 +35,10 @@ from tracefx.core.shardings import (
 from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.xla import runtime
+from tracefx.xla.disk import Disk
 from tracefx.xla.emitter import Lowered
-from tracefx.xla.lower import Argument, Plan, Result
+from tracefx.xla.entries import entry_name_over
+from tracefx.xla.lower import Argument, Plan, Result, lower_over
 from tracefx.xla.traffic import collectives_of
 
 # ------------------------------------------------------------------ where a program runs
@@ -53,7 +58,7 @@ def placing_for(name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes
     wanted = wishes or no_wishes(jaxpr)
     inputs = []
     for i, (x, wish) in enumerate(zip(args, wanted.inputs, strict=True)):
-        lies = x.placed if isinstance(x, ShardedArray) else None
+        lies = x.placed if isinstance(x, ShardedArray) and x.committed else None
         if lies is not None and wish is not None and lies != wish:
             aval = jaxpr.invars[i].aval
             if not lies.is_equivalent_to(wish, aval.ndim):
@@ -215,7 +220,7 @@ class SpreadProgram:
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._takes[k]
-        if isinstance(x, ShardedArray):
+        if isinstance(x, ShardedArray) and (x.committed or x.placed == sharding):
             if x.placed == sharding and x.placed.devices == self.placing.devices:
                 return x.buffer
             aval = self.plan.computed.in_avals[k]
@@ -288,7 +293,7 @@ class SpreadProgram:
 
 def _in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
     """The tiles of an array that lie on `devices`, in the order in which a tiling counts these."""
-    mine = runtime.client(devices[0].platform).process_index()
+    mine = runtime.process_index()
     local = [d for d in devices if d.process_index == mine]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
@@ -299,7 +304,7 @@ def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     if isinstance(x, Tracer):
         raise escaped(x, ROOT, "as an argument of a compiled program")
     host = words_of(x if isinstance(x, np.ndarray) else numbers(x))
-    mine = runtime.client(tiling.devices[0].platform).process_index()
+    mine = runtime.process_index()
     here = [device.process_index == mine for device in tiling.devices]
     # NumPy's arrays are their caller's again as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).cut(host, here, isinstance(x, np.ndarray))
@@ -317,38 +322,129 @@ def widened(tiling: Tiling, ndim: int) -> Tiling:
     return Tiling(tiling.devices, tiling.counts + (1,) * missing, tiling.places) if missing else tiling
 
 
-def compile_spread(
-    lowered: Lowered,
-    plan: Plan,
-    placing: Placing,
-    name: str,
-    options: Mapping[str, runtime.CompilerOption],
-    mesh: Mesh | None,
-) -> SpreadProgram:
-    """Compile a program for the devices it is placed on."""
-    free = (
-        [placing.inputs[i] is None for i in plan.kept],
-        [sharding is None for sharding in plan.of_results(placing.outputs)],
-    )
-    executable = runtime.compile_over(
-        lowered.module,
-        lowered.host_functions,
-        lowered.host_results,
-        devices=cast("tuple[runtime.Device, ...]", placing.devices),
-        free=free,
-        name=name,
-        compiler_options=options,
-    )
-    return SpreadProgram(executable, plan, placing, mesh)
+@final
+@frozen(eq=False)
+class SpreadJob:
+    """A program to be compiled for the devices it is placed on, or to be found on disk."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: Plan
+    keep_unused: bool
+    placing: Placing
+    disk: Disk
+
+    @property
+    def free(self) -> tuple[list[bool], list[bool]]:
+        """Of which parameters and of which results XLA may say how they lie."""
+        return (
+            [self.placing.inputs[i] is None for i in self.plan.kept],
+            [sharding is None for sharding in self.plan.of_results(self.placing.outputs)],
+        )
+
+    def lower(self) -> Lowered:
+        return lower_over(self.plan, self.name, self.placing)
+
+    def done(
+        self,
+        lowered: Callable[[], Lowered],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> SpreadProgram:
+        """The program compiled. It is lowered if it has to be."""
+        made = self._made(lowered, options, cache)
+        return SpreadProgram(made, self.plan, self.placing, mesh_of(self.placing, self.jaxpr))
+
+    def _made(
+        self,
+        lowered: Callable[[], Lowered],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> runtime.SpreadExecutable:
+        if cache is None:
+            return self._compiled(lowered(), options)
+        name = entry_name_over(self.jaxpr, self.plan.donated, self.keep_unused, self.placing, self.free, options)
+        if name is None:
+            return self._compiled(lowered(), options)
+        found = self.disk.load(cache, name)
+        if found is not None:
+            with suppress(runtime.LoadError):  # as with programs on one device
+                return runtime.SpreadExecutable.load(found, self._devices, self.free, self.name)
+        module = lowered()
+        made = self._compiled(module, options)
+        if not module.calls_host:
+            with suppress(runtime.CompilationError):
+                self.disk.store(cache, name, made.serialize(module.calls_kernels))
+        return made
+
+    @property
+    def _devices(self) -> tuple[runtime.Device, ...]:
+        return cast("tuple[runtime.Device, ...]", self.placing.devices)
+
+    def _compiled(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> runtime.SpreadExecutable:
+        return runtime.compile_over(
+            lowered.module,
+            lowered.host_functions,
+            lowered.host_results,
+            devices=self._devices,
+            free=self.free,
+            name=self.name,
+            compiler_options=options,
+        )
 
 
 PLACINGS: Final = 256
 """Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
 
 
+@functools.lru_cache(maxsize=4096)
+def alone_on(device: runtime.Device) -> SingleDeviceSharding:
+    """The sharding of what lies on one device: always the same object, as calls look for that first."""
+    return SingleDeviceSharding(device)
+
+
+def placing_on(device: Device, jaxpr: Jaxpr) -> Placing:
+    """All of a program on one device."""
+    lies = alone_on(cast(runtime.Device, device))
+    return Placing((device,), (lies,) * len(jaxpr.invars), (lies,) * len(jaxpr.outs))
+
+
+@final
+@frozen(eq=False)
+class Wandering:
+    """A program that runs on a device because it is the default: what it gives isn't committed to stay there."""
+
+    program: SpreadProgram
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        outs = self.program(args)
+        for x in outs:
+            if type(x) is ShardedArray:
+                x.committed = False
+        return outs
+
+
+@final
+@frozen(eq=False)
+class Returning:
+    """A program that runs on the host's first device, to which all arguments are brought."""
+
+    run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+
+
 @final
 class Anywhere:
-    """A program that is compiled once it is known where its arguments lie, for each way in which they do."""
+    """A program that is compiled once it is known where its arguments lie, for each way in which they do.
+
+    Where none is committed to stay where it is, that is for the device which is the default then.
+    """
 
     __slots__ = ("_find", "_known", "_latest")
     on_buffers: Final = None
@@ -356,11 +452,15 @@ class Anywhere:
 
     def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find
-        self._known: dict[tuple[Sharding | None, ...], Runnable] = {}
-        self._latest: tuple[list[Sharding | None], Runnable] | None = None
+        self._known: dict[tuple[Device | Sharding | None, ...], Runnable] = {}
+        self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        lies = [x.placed if type(x) is ShardedArray else None for x in args]
+        lies: list[Device | Sharding | None] = [
+            x.placed if type(x) is ShardedArray and x.committed else None for x in args
+        ]
+        if (default := DEFAULT_DEVICE.get()) is not None:
+            lies.append(default)
         latest = self._latest
         if latest is not None and latest[0] == lies:
             return latest[1](args)

@@ -106,7 +106,13 @@ def _derivative(translation: Translation, eqn: Equation, mask: Mask, avals: Sequ
         return [*outs, *[t for t in tangents if t.dtype != dtypes.float0]]
 
     given = [*avals, *[a.tangent() for a in chosen(avals, mask)]]
-    return translation.program(translation.traced(both, list(map(type_to_jax, given))), given)
+    theirs = _types(eqn)
+    return translation.program(translation.traced_there(both, given, [*theirs, *chosen(theirs, mask)]), given)
+
+
+def _types(eqn: Equation) -> list[Any]:
+    """JAX's types of the operands."""
+    return [v.aval for v in eqn.invars]
 
 
 @final
@@ -161,7 +167,8 @@ def _passes(translation: Translation, eqn: Equation, mask: Mask, avals: Sequence
         residuals, structure = jax.tree_util.tree_flatten(pull)
         return [*outs, *residuals]
 
-    first = translation.program(translation.traced(forward, list(map(type_to_jax, avals))), avals)
+    traced = translation.traced_there(forward, avals, _types(eqn))
+    first = translation.program(traced, avals)
     outs = first.jaxpr.out_avals
     live = [dtypes.is_inexact(a.dtype) for a in outs[:n]]
     count = len(outs) - n
@@ -175,7 +182,9 @@ def _passes(translation: Translation, eqn: Equation, mask: Mask, avals: Sequence
         return list(pull(cts))
 
     given = [*outs[n:], *[a.tangent() for a in chosen(outs[:n], live)]]
-    return _Passes(first, translation.program(translation.traced(backward, list(map(type_to_jax, given))), given))
+    theirs = [v.aval for v in traced.jaxpr.outvars]
+    types = [*theirs[n:], *chosen(theirs[:n], live)]
+    return _Passes(first, translation.program(translation.traced_there(backward, given, types), given))
 
 
 def _linear_call(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:

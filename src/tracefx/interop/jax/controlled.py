@@ -11,7 +11,6 @@ import numpy as np
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.core import primitives
 
-from tracefx.control.call import Call
 from tracefx.control.checkpoint import Checkpoint
 from tracefx.control.composite import Attributes, Composite, Numbers, Single
 from tracefx.control.cond import Cond
@@ -47,11 +46,6 @@ from tracefx.transforms.reductions import reduce, reduce_window
 from tracefx.transforms.tracing import Trace
 
 # ------------------------------------------------------------------ calls
-
-
-def _jit(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    program = translation.program(eqn.params["jaxpr"], [x.aval for x in args])
-    return bind(Call(eqn.params["name"], program.jaxpr), *program.consts, *args)
 
 
 def _inline(parameter: str) -> Rule:
@@ -286,7 +280,6 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "custom_linear_solve": _linear_solve,
         "custom_partitioning": _inline("call"),
         "eval_jaxpr": _inline("jaxpr"),
-        "jit": _jit,
         "reduce": _reduce,
         "reduce_window": _reduce_window,
         "remat2": _checkpoint,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, MethodType
-from typing import Any, Final, Generic, Self, TypeVar, cast, final, overload
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,13 @@ from tracefx.core.handler import Tracer
 from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
+from tracefx.interop.jax.counterparts import Counterpart
 from tracefx.interop.jax.exporting_bridge import handed_over
 from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, records, room_for, settings_of_jax
 from tracefx.interop.jax.values import as_jax, type_from_jax
-from tracefx.transforms.arguments import LEAF_TYPES, argument_names, name_of, require_callable
+from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable
 from tracefx.transforms.statics import Dynamic, StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
-from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,20 +44,19 @@ _EXPORT: Final = Export(RULES, handed_over)
 
 
 @final
-class ToJax(Generic[P, R]):
+class ToJax(Counterpart[P, R]):
     """A function of tracefx as one that JAX traces: what `to_jax` gives."""
 
-    __wrapped__: Callable[P, R]
-    __name__: str
+    title = "to_jax"
 
     def __init__(self, fun: Callable[P, R], static: StaticArguments, rules: Mapping[str, UserRule]) -> None:
         functools.update_wrapper(self, fun)
-        self._fun = fun
-        self._name = name_of(fun)
+        super().__init__(fun)
         self._static = static
         self._rules = rules
         self._export = Export(RULES, handed_over, rules) if rules else _EXPORT
 
+    @override
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         where = f"to_jax of {self._name}: arguments"
         dynamic, statics = self._static.split(where, args, kwargs)
@@ -78,20 +77,10 @@ class ToJax(Generic[P, R]):
         traced = trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax")
         return keep(known, (key, self._static), traced, KINDS) if keepable(traced) else traced
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Callable[..., R]: ...
-    def __get__(self, instance: object | None, owner: type) -> Self | Callable[..., R]:
-        return self if instance is None else cast("Callable[..., R]", MethodType(self, instance))
-
+    @property
     @override
-    def __repr__(self) -> str:
-        return f"to_jax({self._name})"
-
-    @override
-    def __reduce__(self) -> str | tuple[object, ...]:
-        return reference(self) or (ToJax, (self._fun, self._static, dict(self._rules)))
+    def options(self) -> tuple[object, ...]:
+        return self._static, dict(self._rules)
 
 
 def to_jax(

@@ -10,31 +10,15 @@ from types import MappingProxyType
 from typing import Final
 
 import jax
-import numpy as np
 from jax import lax
-from jax.sharding import Mesh as JaxMesh
-from jax.sharding import NamedSharding as JaxNamedSharding
-from jax.sharding import PartitionSpec as JaxPartitionSpec
 
 from tracefx.control.shard_map import ShardMap
-from tracefx.core.meshes import UNCONSTRAINED, Mesh, PartitionSpec
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.meshes import mesh_to_jax, sharding_to_jax, spec_to_jax
 from tracefx.ops.sharding import ShardingConstraint
 
 _Arrays = Sequence[jax.Array]
-
-
-def mesh_to_jax(mesh: Mesh) -> JaxMesh:
-    """The mesh of the devices with these numbers."""
-    there = {device.id: device for device in jax.devices()}
-    devices = np.empty(mesh.size, object)
-    devices[:] = [there[device.id] for device in mesh.flat]
-    return JaxMesh(devices.reshape(mesh.axis_sizes), mesh.axis_names)
-
-
-def spec_to_jax(spec: PartitionSpec) -> JaxPartitionSpec:
-    return JaxPartitionSpec(*[JaxPartitionSpec.UNCONSTRAINED if part is UNCONSTRAINED else part for part in spec])
 
 
 def _shard_map(export: Export, prim: ShardMap, args: _Arrays) -> _Arrays:
@@ -53,7 +37,7 @@ def _shard_map(export: Export, prim: ShardMap, args: _Arrays) -> _Arrays:
 
 
 def _sharding_constraint(export: Export, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
-    sharding = JaxNamedSharding(mesh_to_jax(prim.sharding.mesh), spec_to_jax(prim.sharding.spec))
+    sharding = sharding_to_jax(prim.sharding)
     return [lax.with_sharding_constraint(x, sharding) for x in args]
 
 

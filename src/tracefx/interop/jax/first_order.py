@@ -20,6 +20,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
+from tracefx.lax.applying import applied_at
 from tracefx.ops.basis import broadcast_to, filled, reduce_sum, reshape, transpose
 from tracefx.ops.bit_generator import rng_bit_generator
 from tracefx.ops.bitwise import bitwise_xor
@@ -32,14 +33,13 @@ from tracefx.ops.representation import bitcast_convert_type
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.shape import iota, squeeze
-from tracefx.transforms.scatter_apply import applied_at
 from tracefx.transforms.vmap import vmap
 
 # ------------------------------------------------------------------ the same under another name, or nothing at all
 
 
 def _as_it_is(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    """Where an array lies, who has copied it, and along which devices it is the same: on one device no matter."""
+    """How an array lies in memory, and who has copied it, is no matter."""
     return args
 
 
@@ -64,7 +64,9 @@ def _empty(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Se
 _Reduce = Callable[[Value, Sequence[int]], Array]
 
 
-def _reduction(reduce: _Reduce) -> Rule:
+def reduction(reduce: _Reduce, operation: str) -> Rule:
+    """The rule for a sum, or the largest or least, along axes: `reduce` is what it is along axes of an operand."""
+
     def rule(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
         """Along named axes, and along those that `jax.vmap` has made axes of the operands."""
         axes = eqn.params["axes"]
@@ -74,18 +76,22 @@ def _reduction(reduce: _Reduce) -> Rule:
         if not names:
             return values
         sizes = tuple(map(translation.size, names))
-        params = {**eqn.params, "axes": names}
-        prim = operation_from_jax(eqn.primitive.name, params, axis_sizes=sizes)
+        params = {"axis_index_groups": None, **eqn.params, "axes": names}
+        prim = operation_from_jax(operation, params, axis_sizes=sizes)
         return [bind1(prim, x) for x in values]
 
     return rule
 
 
-def _along_one(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    """A collective that has the size of its axis as a field."""
-    name = eqn.params["axis_name"]
-    sizes = map(translation.size, name) if isinstance(name, tuple) else [translation.size(name)]
-    return bind(operation_from_jax(eqn.primitive.name, eqn.params, axis_size=math.prod(sizes)), *args)
+def along_one(operation: str) -> Rule:
+    """The rule for a collective that has the size of its axis as a field."""
+
+    def rule(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+        name = eqn.params["axis_name"]
+        sizes = map(translation.size, name) if isinstance(name, tuple) else [translation.size(name)]
+        return bind(operation_from_jax(operation, eqn.params, axis_size=math.prod(sizes)), *args)
+
+    return rule
 
 
 # ------------------------------------------------------------------ scatters
@@ -229,10 +235,9 @@ def _ours(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Seq
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "add_any": _sum,
-        "all_to_all": _along_one,
-        "axis_index": _along_one,
+        "all_to_all": along_one("all_to_all"),
+        "axis_index": along_one("axis_index"),
         "copy": _as_it_is,
-        "device_put": _as_it_is,
         "empty": _empty,
         "empty2": _empty,
         "eq_to": _total(eq),
@@ -241,18 +246,16 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "le_to": _total(le),
         "lt_to": _total(lt),
         "platform_index": _platform,
-        "pmax": _reduction(reduce_max),
-        "pmin": _reduction(reduce_min),
-        "ppermute": _along_one,
-        "psum": _reduction(reduce_sum),
+        "pmax": reduction(reduce_max, "pmax"),
+        "pmin": reduction(reduce_min, "pmin"),
+        "ppermute": along_one("ppermute"),
+        "psum": reduction(reduce_sum, "psum"),
         "random_bits": _random_bits,
         "random_fold_in": _random_fold_in,
         "random_gamma": _random_gamma,
         "random_split": _random_split,
         "reshape": _reshape,
-        "reshard": _as_it_is,
         "scatter": _scatter,
-        "sharding_constraint": _as_it_is,
         "threefry2x32": _of_one_shape,
         "tracefx_operation": _ours,
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar, cast, final, overload
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import FunctionType, MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar, cast, final
 from weakref import WeakKeyDictionary
 
 import jax
@@ -19,24 +20,27 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.bounds import keep
 from tracefx.core.equality import strict
-from tracefx.core.handler import as_array, current
+from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.meshes import MESH
 from tracefx.core.settings import X64
 from tracefx.core.tree_nodes import NODES, type_name
 from tracefx.core.values import Value, as_value
-from tracefx.interop.jax import callables, controlled, first_order
+from tracefx.interop.jax import callables, controlled, first_order, importing_devices
+from tracefx.interop.jax.counterparts import Counterpart
 from tracefx.interop.jax.foreign import foreign
 from tracefx.interop.jax.reasons import REASONS
 from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
-from tracefx.transforms.arguments import name_of, require_callable
-from tracefx.transforms.transformed import reference
+from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType({**first_order.RULES, **controlled.RULES, **callables.RULES})
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {**first_order.RULES, **controlled.RULES, **callables.RULES, **importing_devices.RULES}
+)
 """The rules for JAX's primitives that are no operation of the same name and parameters."""
 KINDS: Final = 1024
 """Of calls that an imported function is known for at a time."""
@@ -87,7 +91,9 @@ _SETTINGS: Final = (
 
 
 def _settings() -> tuple[object, ...]:
-    return tuple([getattr(jax.config, name, None) for name in _SETTINGS])
+    """These, and the meshes in use in both."""
+    said = [getattr(jax.config, name, None) for name in _SETTINGS]
+    return *said, jax.sharding.get_abstract_mesh(), MESH.get()
 
 
 @final
@@ -112,20 +118,19 @@ _IMPORTS: Final = _Imports()
 
 
 @final
-class FromJax(Generic[P, R]):
+class FromJax(Counterpart[P, R]):
     """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
 
-    __wrapped__: Callable[P, R]
-    __name__: str
+    title = "from_jax"
 
     def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserRule]) -> None:
         require_callable("from_jax", fun)
         functools.update_wrapper(self, fun, updated=())
-        self._fun = fun
-        self._name = name_of(fun)
+        super().__init__(fun)
         self._rules = rules
         self._known = {} if rules else _IMPORTS.of(fun)
 
+    @override
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
         values = [_value(leaf) for leaf in leaves]
@@ -171,7 +176,13 @@ class FromJax(Generic[P, R]):
             self._require_wide(avals)
         types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
         args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, types)
-        traced = translation.traced(called, args, kwargs)
+        try:
+            traced = translation.traced(called, args, kwargs)
+        except TypeError as error:
+            closing_over = self._closing_over(error)
+            if closing_over is None:
+                raise
+            raise closing_over from error
         return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
@@ -183,6 +194,19 @@ class FromJax(Generic[P, R]):
                 "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep "
                 'dtypes that are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
             )
+
+    def _closing_over(self, error: TypeError) -> TypeError | None:
+        """What JAX says of an array of ours that the function has from around it is not where the array comes from."""
+        for name, value in _around(self._fun, set()):
+            if type(value).__name__ in str(error):
+                advice = f"pass {name} to the function as an argument"
+                if not isinstance(value, Tracer):
+                    advice += f", or let it close over tracefx.interop.jax.as_jax({name})"
+                return TypeError(
+                    f"from_jax: {self._name} closes over {name}, an array {value.aval} of tracefx, which JAX doesn't "
+                    f"know: {advice}"
+                )
+        return None
 
     def _not_hashable(self, leaves: Sequence[Any], values: Sequence[Value | None], in_tree: Any) -> TypeError:
         paths, _ = jax.tree_util.tree_flatten_with_path(jax.tree_util.tree_unflatten(in_tree, range(len(leaves))))
@@ -200,21 +224,25 @@ class FromJax(Generic[P, R]):
                     )
         return TypeError(f"from_jax: the structure of the arguments of {self._name} can't be hashed: {in_tree}")
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Callable[..., R]: ...
-    def __get__(self, instance: object | None, owner: type) -> Self | Callable[..., R]:
-        return self if instance is None else cast("Callable[..., R]", MethodType(self, instance))
-
+    @property
     @override
-    def __repr__(self) -> str:
-        return f"from_jax({self._name})"
+    def options(self) -> tuple[object, ...]:
+        return (dict(self._rules),)
 
-    @override
-    def __reduce__(self) -> str | tuple[object, ...]:
-        """By reference where a module has it under its name, as decorated functions are; else by function."""
-        return reference(self) or (FromJax, (self._fun, dict(self._rules)))
+
+def _around(fun: object, seen: set[object]) -> Iterator[tuple[str, Value]]:
+    """The arrays of tracefx that a function has from around it, with their names there; those it calls have, too."""
+    if not isinstance(fun, FunctionType) or fun in seen:
+        return
+    seen.add(fun)
+    around = {name: fun.__globals__[name] for name in fun.__code__.co_names if name in fun.__globals__}
+    for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
+        with suppress(ValueError):  # nothing is in the cell yet
+            around[name] = cell.cell_contents
+    for name, value in around.items():
+        if isinstance(value, Value) and isinstance(value, Array):
+            yield name, value
+        yield from _around(value, seen)
 
 
 def _value(leaf: object) -> Value | None:

@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 _REFERENCES: Final = "it reads or writes a mutable array, and programs here have values alone"
-_DEVICES: Final = "it speaks to other devices, and there is one here"
+_DEVICES: Final = "what it does with other devices nothing here does"
 _SPARSE: Final = (
     "it computes with sparse arrays of jax.experimental.sparse by a kernel; make them dense, with todense, before"
 )
 _KERNEL: Final = "it is a kernel of a library for one kind of device"
 _TOKEN: Final = "it orders effects by a token, which programs here need none of"
-_PLACED: Final = "it is, or belongs to, a program for each of several devices"
 _LINEAR: Final = "JAX binds it within its own transformations alone"
 _INNER: Final = "it is a value of JAX that is no array"
 
@@ -37,9 +36,7 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
             ),
             _DEVICES,
         ),
-        **dict.fromkeys(
-            ("all_gather_invariant", "inspect_sharding", "pbroadcast", "psum_invariant", "pvary", "shard_map"), _PLACED
-        ),
+        **dict.fromkeys(("inspect_sharding", "pbroadcast"), _DEVICES),
         **dict.fromkeys(
             (
                 *("bcoo_dot_general", "bcsr_dot_general", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm"),

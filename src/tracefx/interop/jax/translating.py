@@ -24,9 +24,10 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.source import ORIGIN, Source, at
 from tracefx.core.values import Value, as_value, from_numpy
+from tracefx.interop.jax.checked import Checked, varies_along
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.places import own_place, place_of
-from tracefx.interop.jax.values import as_tracefx, type_from_jax
+from tracefx.interop.jax.values import as_tracefx, type_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import broadcast_to, retyped
 from tracefx.ops.elementwise import Elementwise
@@ -45,6 +46,9 @@ class Equation(Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def invars(self) -> Sequence[Any]: ...
 
     @property
     def outvars(self) -> Sequence[Any]: ...
@@ -79,6 +83,8 @@ class Translation:
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
     """The named axes in scope and their sizes."""
+    checked: Checked | None = None
+    """The `shard_map` around, if its types say along which axes values may differ."""
     programs: dict[Hashable, tuple[JaxProgram, Program]] = field(factory=dict, init=False)
     """By the identity of JAX's program, which is kept so that nothing else takes its place, the types of its inputs,
     and, if it has equations without a line of their own, the place of the equation that calls it."""
@@ -98,6 +104,16 @@ class Translation:
         """JAX's program of a function, for arguments with types of JAX in the places of arrays."""
         with self.settings():
             return jax.make_jaxpr(f, axis_env=self.axes)(*args, **kwargs)
+
+    def traced_there(
+        self, f: Callable[..., Sequence[object]], avals: Sequence[ShapedArray], like: Sequence[Any]
+    ) -> jax_core.ClosedJaxpr:
+        """`traced` where JAX had values of types `like`, whose values may differ along axes as those do."""
+        types = list(map(type_to_jax, avals))
+        if self.checked is None:
+            return self.traced(f, types)
+        with self.settings():
+            return self.checked.traced(f, types, list(map(varies_along, like)))
 
     def size(self, name: Hashable) -> int:
         """How large a named axis is."""

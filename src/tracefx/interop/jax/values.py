@@ -22,7 +22,9 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.handler import Tracer
 from tracefx.core.key_words import keys_of, words_of
+from tracefx.core.sharded import ShardedArray
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, to_numpy
+from tracefx.interop.jax.meshes import is_spread, spread_from_jax, spread_to_jax
 
 JaxType: TypeAlias = jax.core.ShapedArray
 
@@ -108,6 +110,7 @@ def as_jax(x: ArrayLike) -> jax.Array:
     On the CPU it shares the memory of arrays that lie as XLA needs them: what compiled programs give does, and arrays
     of NumPy's of 64 KiB and more; what a single operation gives may not. It copies the others, weakly typed arrays and
     those of dtypes of less than 8 bits. 64-bit dtypes stay, whatever JAX's setting is.
+    What lies on several devices stays there, but for random keys.
     Arrays of `float0`, which JAX has none of, become NumPy's, as JAX has them.
 
     Raises TracerArrayConversionError for a tracer.
@@ -133,12 +136,16 @@ def as_jax(x: ArrayLike) -> jax.Array:
 
 
 def _given(value: Value) -> jax.Array:
+    found: jax.Array
     if dtypes.is_key(value.aval.dtype):
-        words = _placed(words_of(to_numpy(value)))
+        host = value.numpy() if isinstance(value, ShardedArray) else to_numpy(value)
+        words = _placed(words_of(host))
         keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
         return keys
-    if isinstance(value, ConcreteArray) and value.device.platform != "cpu":
-        found: jax.Array = jax.dlpack.from_dlpack(value)
+    if isinstance(value, ShardedArray) and value.placed.num_devices > 1:
+        found = spread_to_jax(value)
+    elif isinstance(value, ConcreteArray) and value.device.platform != "cpu":
+        found = jax.dlpack.from_dlpack(value)
     else:
         found = _placed(to_numpy(value))
     return _weakened(found, value.aval) if value.aval.weak_type else found
@@ -159,7 +166,7 @@ def as_tracefx(x: jax.Array) -> Array:
     """An array with the numbers, dtype, weak type, or random keys, of an array of JAX.
 
     On the CPU it shares the memory, but for dtypes of less than 8 bits. What JAX has on another device stays there, and
-    an array that JAX has on several is gathered.
+    on the CPU what it has on several, along a mesh, but for random keys.
 
     Raises TypeError for a tracer of JAX, and for keys of generators that are not here.
 
@@ -182,7 +189,7 @@ def as_tracefx(x: jax.Array) -> Array:
         with jax.ensure_compile_time_eval():
             words: NDArray = np.asarray(jax.random.key_data(x))
         return ConcreteArray(aval, keys_of(words, aval.dtype))
-    return from_jaxs(x)
+    return spread_from_jax(x, aval) if is_spread(x) else from_jaxs(x)
 
 
 def _float0(x: object) -> Array | None:

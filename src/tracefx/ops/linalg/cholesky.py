@@ -13,7 +13,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
+from tracefx.core.primitive import Differentiable, Expandable, Lowerable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.arithmetic import div, max, mul, sub
@@ -21,8 +21,17 @@ from tracefx.ops.basis import broadcast_in_dim, reshape
 from tracefx.ops.comparison import eq
 from tracefx.ops.cutting import slice_axis
 from tracefx.ops.elementwise import FLOATS, add
-from tracefx.ops.linalg import lapack
-from tracefx.ops.linalg.lapack import Kernel, MatrixOperation, Types, emit_triangle, info_of, require_square, triangle
+from tracefx.ops.linalg import gpu, lapack
+from tracefx.ops.linalg.lapack import (
+    PREFIXES,
+    Kernel,
+    MatrixOperation,
+    Types,
+    emit_triangle,
+    info_of,
+    require_square,
+    triangle,
+)
 from tracefx.ops.linalg.matrices import adjoint, lower_half, matmul, matrix_transpose, symmetrized, tril
 from tracefx.ops.linalg.triangular import triangular_solve
 from tracefx.ops.magnitude import abs
@@ -49,11 +58,15 @@ class Cholesky(Kernel, Differentiable):
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
-        if builder.platform != "cpu":
+        info = info_of(x.aval)
+        results = [x.aval, info]
+        if gpu.on_gpu(builder):
+            factor, said = gpu.call(builder, "solver_potrf_ffi", [x], results, {"lower": True}, [(0, 0)])
+        elif builder.platform == "cpu":
+            factor, said = lapack.call(self, builder, "potrf_ffi", [x], results, {"uplo": triangle(True)}, [(0, 0)])
+        else:
             (factor,) = builder.emit("stablehlo.cholesky", [x], outs, {"lower": True})
             return [emit_triangle(builder, factor, lower=True)]
-        info = info_of(x.aval)
-        factor, said = lapack.call(self, builder, "potrf_ffi", [x], [x.aval, info], {"uplo": triangle(True)}, [(0, 0)])
         ok = stablehlo.compare(builder, "EQ", said, stablehlo.full(builder, 0, info))
         return [emit_triangle(builder, factor, lower=True, ok=ok)]
 
@@ -93,7 +106,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
 
 @final
-class CholeskyUpdate(MatrixOperation, Expandable):
+class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
     __slots__ = ()
     name = "cholesky_update"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
@@ -105,6 +118,14 @@ class CholeskyUpdate(MatrixOperation, Expandable):
         if r[0] != r[1] or w[0] != r[0]:
             raise ValueError(f"cholesky_update takes a square matrix and a vector as long as it, got sizes {r} and {w}")
         return [(r, dtype)]
+
+    @override
+    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        r, w = operands
+        if builder.platform != "cuda" or r.aval.ndim > 2 or r.aval.dtype not in PREFIXES or not r.aval.size:
+            return builder.staged(self.expand, operands)
+        results = [r.aval, w.aval]
+        return gpu.call(builder, "_cholesky_update_ffi", operands, results, aliases=[(0, 0), (1, 1)], by_rows=True)[:1]
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:

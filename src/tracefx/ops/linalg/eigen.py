@@ -12,20 +12,20 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Attr, Builder, Ir
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Differentiable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops.arithmetic import div, mul, neg
 from tracefx.ops.basis import convert, reduce_sum
-from tracefx.ops.comparison import eq
+from tracefx.ops.comparison import eq, gt, lt
 from tracefx.ops.complex import complex, complex_dtype, conj, imag, real
-from tracefx.ops.cutting import slice_axis
+from tracefx.ops.cutting import pad, slice_axis
 from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota
-from tracefx.ops.linalg import lapack
-from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter, require_square
+from tracefx.ops.filling import broadcasted_iota, zero
+from tracefx.ops.linalg import gpu, lapack
+from tracefx.ops.linalg.lapack import Kernel, Types, byte, checked, info_of, letter, require_square
 from tracefx.ops.linalg.lu import solve
 from tracefx.ops.linalg.matrices import (
     adjoint,
@@ -48,7 +48,7 @@ from tracefx.ops.static import static_int
 
 
 class EighImplementation(Enum):
-    """Ways to find the eigenvalues of a Hermitian matrix. There is `QR` on the CPU."""
+    """Ways to find the eigenvalues of a Hermitian matrix. There is `QR` on the CPU; on GPUs there is `JACOBI` too."""
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -76,11 +76,19 @@ class Eigh(Kernel, Differentiable):
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
+        results = [*outs, info_of(x.aval)]
+        if gpu.on_gpu(builder):
+            if self.algorithm is EighImplementation.QDWH:
+                raise NotImplementedError(f"eigh: {self.algorithm} is not there on GPUs; leave implementation out")
+            which = 0 if self.algorithm is None else 2 if self.algorithm is EighImplementation.JACOBI else 1
+            config: dict[str, Attr] = {"lower": self.is_lower, "algorithm": byte(which)}
+            *found, said = gpu.call(builder, "solver_syevd_ffi", [x], results, config, [(0, 0)])
+            return checked(builder, said, found, outs)
         if self.algorithm not in (None, EighImplementation.QR):
             raise NotImplementedError(f"eigh: {self.algorithm} is not there on the CPU; leave implementation out")
         kernel = "heevd_ffi" if dtypes.is_complex(x.aval.dtype) else "syevd_ffi"
         config = {"mode": letter("V"), "uplo": lapack.triangle(self.is_lower)}
-        *found, said = lapack.call(self, builder, kernel, [x], [*outs, info_of(x.aval)], config, [(0, 0)])
+        *found, said = lapack.call(self, builder, kernel, [x], results, config, [(0, 0)])
         return checked(builder, said, found, outs)
 
     @override
@@ -143,7 +151,12 @@ def subset_of(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
 
 
 class EigImplementation(Enum):
-    """Libraries that find the eigenvalues of a matrix. There is `LAPACK` on the CPU."""
+    """Libraries that find the eigenvalues of a matrix. There is `LAPACK` on the CPU.
+
+    On GPUs there is `LAPACK`, which computes on their host; `MAGMA`, if it is installed there; and, of NVIDIA's only,
+    `CUSOLVER` from version 11.7.1 on, which finds no left eigenvectors. Unless one is named, it is cuSOLVER where that
+    is installed and can do it; else, for large matrices, MAGMA where it is found; and LAPACK.
+    """
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -169,20 +182,52 @@ class Eig(Kernel, Differentiable):
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
+        if gpu.on_gpu(builder):
+            return self._emit_on_gpu(builder, outs, x)
         if self.implementation not in (None, EigImplementation.LAPACK):
             raise NotImplementedError(f"eig: {self.implementation} is not there on the CPU; leave implementation out")
-        asked = self.compute_left_eigenvectors, self.compute_right_eigenvectors
-        left, right = [letter("V" if each else "N") for each in asked]
-        out, is_real = outs[0], not dtypes.is_complex(x.aval.dtype)
-        matrix = ShapedArray(x.aval.shape, out.dtype)
-        parts = [ShapedArray(out.shape, x.aval.dtype)] * (2 if is_real else 1)
+        left, right = [letter("V" if each else "N") for each in self._asked]
         config = {"compute_left": left, "compute_right": right}
-        results = [*parts, matrix, matrix, info_of(x.aval)]
-        *values, vl, vr, said = lapack.call(self, builder, "geev_ffi", [x], results, config)
-        if is_real:
-            values = builder.emit("stablehlo.complex", values, [out])
-        vectors = [v for v, each in zip((vl, vr), asked, strict=True) if each]
+        found = lapack.call(self, builder, "geev_ffi", [x], self._results(outs[0], x.aval), config)
+        return self._checked(builder, outs, *found)
+
+    @property
+    def _asked(self) -> tuple[bool, bool]:
+        return self.compute_left_eigenvectors, self.compute_right_eigenvectors
+
+    @staticmethod
+    def _results(out: ShapedArray, x: ShapedArray) -> list[ShapedArray]:
+        """What LAPACK gives: eigenvalues, of real matrices in two parts; left and right eigenvectors; its success."""
+        matrix = ShapedArray(x.shape, out.dtype)
+        parts = [ShapedArray(out.shape, x.dtype)] * (1 if dtypes.is_complex(x.dtype) else 2)
+        return [*parts, matrix, matrix, info_of(x)]
+
+    def _checked(self, builder: Builder, outs: Sequence[ShapedArray], *found: Ir) -> list[Ir]:
+        *values, vl, vr, said = found
+        if len(values) == 2:
+            values = builder.emit("stablehlo.complex", values, [outs[0]])
+        vectors = [v for v, each in zip((vl, vr), self._asked, strict=True) if each]
         return checked(builder, said, [*values, *vectors], outs)
+
+    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir) -> list[Ir]:
+        config: dict[str, Attr] = dict(zip(("left", "right"), self._asked, strict=True))
+        chosen = self.implementation
+        if chosen is None and builder.platform == "cuda" and not self.compute_left_eigenvectors:
+            chosen = EigImplementation.CUSOLVER if builder.offers("cusolver_geev_ffi") else None
+        if chosen is not EigImplementation.CUSOLVER:
+            wanted = None if chosen is None else chosen is EigImplementation.MAGMA
+            kernel = "hybrid_eig_comp" if dtypes.is_complex(x.aval.dtype) else "hybrid_eig_real"
+            config["magma"] = gpu.magma(wanted)
+            return self._checked(builder, outs, *gpu.call(builder, kernel, [x], self._results(outs[0], x.aval), config))
+        if builder.platform != "cuda":
+            raise NotImplementedError(f"eig: {chosen} is not there on {builder.platform!r}")
+        if self.compute_left_eigenvectors:
+            raise NotImplementedError("eig: cuSOLVER finds no left eigenvectors; leave implementation or these out")
+        results = [x.aval, outs[0], x.aval, x.aval, info_of(x.aval)]
+        _, values, vl, vr, said = gpu.call(builder, "solver_geev_ffi", [x], results, config)
+        if self.compute_right_eigenvectors and not dtypes.is_complex(x.aval.dtype):
+            (vr,) = builder.staged(lambda *found: [unpacked(*found)], [values, vr])
+        return self._checked(builder, outs, values, vl, vr, said)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -214,6 +259,20 @@ class Eig(Kernel, Differentiable):
         return outs, pushed
 
 
+def unpacked(values: Value, packed: Value) -> Array:
+    """The eigenvectors of real matrices, of which conjugate ones stand beside each other as their two parts.
+
+    The one with the positive imaginary part of its eigenvalue comes first.
+    """
+    n = packed.aval.shape[-1]
+    edge = [(0, 0, 0)] * packed.aval.ndim
+    before, after = [pad(packed, zero(packed.aval), [*edge[:-1], (by, -by, 0)]) for by in (1, -1)]
+    side = as_rows(imag(values), n)
+    first, second = gt(side, 0.0), lt(side, 0.0)
+    imaginary = where(first, after, where(second, neg(packed), 0.0, packed.aval), packed.aval)
+    return complex(where(second, before, packed, packed.aval), imaginary)
+
+
 def _moved(values: Value, vectors: Value, t: Value) -> tuple[Array, Array]:
     """The changes of eigenvalues and eigenvectors. These stay of length 1, with a real largest component."""
     inner = matmul(solve(vectors, t), vectors)
@@ -241,12 +300,14 @@ def eig(
 
     Eigenvalues have derivatives where they are different; those of eigenvectors are given with
     `enable_eigvec_derivs`, for them to have length 1 and a real largest component. Where there is no result, NaN.
-    `use_magma` is for programs that also run on GPUs.
+    `use_magma` names `MAGMA` as the implementation, or `LAPACK`.
 
     >>> import numpy as np
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]]))[0].tolist()
     [1j, -1j]
     """
     asked = bool(compute_left_eigenvectors), bool(compute_right_eigenvectors)
+    if use_magma is not None:
+        implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
     outs = bind(Eig(*asked, bool(enable_eigvec_derivs), implementation), as_value(x, "x"))
     return [as_array(o) for o in outs]

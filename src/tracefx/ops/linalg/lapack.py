@@ -156,13 +156,22 @@ def call_named(
             f"{prim.name} is computed by LAPACK, which runs on the CPU: it can't be compiled for {builder.platform!r}. "
             "Run it on the CPU, outside of the program that is compiled for another platform"
         )
-    rank = max(x.aval.ndim for x in operands)
-    layouts = Layouts(
-        tuple([_layout(x.aval.ndim, rank) for x in operands]),
-        tuple([_layout(out.ndim, rank) for out in outs]),
-        tuple(aliases),
-    )
+    layouts = layouts_of([x.aval for x in operands], outs, aliases)
     return builder.custom_call(target, operands, outs, config, layouts=layouts)
+
+
+def layouts_of(
+    operands: Sequence[ShapedArray],
+    outs: Sequence[ShapedArray],
+    aliases: Sequence[tuple[int, int]] = (),
+    *,
+    by_rows: bool = False,
+    own: int = 2,
+) -> Layouts:
+    """How what a kernel takes and gives lies in memory: matrices column by column, unless `by_rows`. `own` as there."""
+    rank = -1 if by_rows else max(a.ndim for a in operands)
+    takes, gives = [tuple([_layout(a.ndim, rank) for a in avals]) for avals in (operands, outs)]
+    return Layouts(takes, gives, tuple(aliases), own)
 
 
 def _layout(ndim: int, rank: int) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from tracefx.ops.indexing import (
     gather,
     scatter_add,
 )
-from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import Kernel, Types, checked, emit_iota, info_of
 from tracefx.ops.linalg.matrices import eye, matmul, tril, triu
 from tracefx.ops.linalg.triangular import triangular_solve
@@ -52,8 +52,11 @@ class Lu(Kernel, Differentiable):
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
         out, pivots, permutation = outs
-        info = info_of(x.aval)
-        found, swaps, said = lapack.call(self, builder, "getrf_ffi", [x], [out, pivots, info], aliases=[(0, 0)])
+        results = [out, pivots, info_of(x.aval)]
+        if gpu.on_gpu(builder):
+            found, swaps, said = gpu.call(builder, "solver_getrf_ffi", [x], results, aliases=[(0, 0)])
+        else:
+            found, swaps, said = lapack.call(self, builder, "getrf_ffi", [x], results, aliases=[(0, 0)])
         (swaps,) = builder.emit("stablehlo.subtract", [swaps, stablehlo.full(builder, 1, pivots)], [pivots])
         return [
             *checked(builder, said, [found], [out], "GE"),  # one of zero is a pivot of zero: a singular matrix
@@ -164,7 +167,12 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex)
 
 
 def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
-    """One loop over all exchanges in all stacked matrices, on flat arrays: each step reads and writes two numbers."""
+    """One loop over all exchanges in all stacked matrices, on flat arrays: each step reads and writes two numbers.
+
+    On a GPU, which starts a program for each step of a loop, a kernel.
+    """
+    if gpu.on_gpu(builder):
+        return gpu.call(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
     m, k = out.shape[-1], swaps.aval.shape[-1]
     index, one = ShapedArray((), dtypes.int32), ShapedArray((1,), dtypes.int32)
     flat, steps = ShapedArray((out.size,), dtypes.int32), ShapedArray((swaps.aval.size,), dtypes.int32)

@@ -22,7 +22,7 @@ from tracefx.ops.complex import complex, imag
 from tracefx.ops.cutting import pad, slice_axis
 from tracefx.ops.elementwise import add
 from tracefx.ops.filling import zero
-from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import Kernel, MatrixOperation, Types
 from tracefx.ops.linalg.lu import lu, lu_solve, permuted
 from tracefx.ops.linalg.matrices import adjoint, eye, mask_on, matmul, matrix_transpose, tril, triu
@@ -47,6 +47,8 @@ class Geqrf(Kernel):
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        if gpu.on_gpu(builder):
+            return gpu.call(builder, "solver_geqrf_ffi", operands, outs, aliases=[(0, 0)])
         return lapack.call(self, builder, "geqrf_ffi", operands, outs, aliases=[(0, 0)])
 
 
@@ -78,7 +80,11 @@ class Geqp3(Kernel):
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
-        return lapack.call(self, builder, "geqp3_ffi", operands, outs, aliases=[(0, 0), (1, 1)])
+        same = [(0, 0), (1, 1)]
+        if gpu.on_gpu(builder):
+            config = {"magma": gpu.magma(self.use_magma)}
+            return gpu.call(builder, "hybrid_geqp3", operands, outs, config, same)
+        return lapack.call(self, builder, "geqp3_ffi", operands, outs, aliases=same)
 
 
 @final
@@ -99,6 +105,8 @@ class HouseholderProduct(Kernel):
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        if gpu.on_gpu(builder):
+            return gpu.call(builder, "solver_orgqr_ffi", operands, outs, aliases=[(0, 0)])
         kernel = "ungqr_ffi" if dtypes.is_complex(outs[0].dtype) else "orgqr_ffi"
         return lapack.call(self, builder, kernel, operands, outs, aliases=[(0, 0)])
 
@@ -130,8 +138,10 @@ class Ormqr(Kernel):
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
-        kernel = "unmqr_ffi" if dtypes.is_complex(outs[0].dtype) else "ormqr_ffi"
         config = {"left": self.left, "transpose": self.transpose}
+        if gpu.on_gpu(builder):
+            return gpu.call(builder, "solver_ormqr_ffi", operands, outs, config, [(2, 0)])
+        kernel = "unmqr_ffi" if dtypes.is_complex(outs[0].dtype) else "ormqr_ffi"
         return lapack.call(self, builder, kernel, operands, outs, config, [(2, 0)])
 
     @override
@@ -149,9 +159,9 @@ def geqrf(a: ArrayLike) -> tuple[Array, Array]:
     return as_array(out), as_array(taus)
 
 
-def geqp3(a: ArrayLike, first: ArrayLike) -> tuple[Array, Array, Array]:
+def geqp3(a: ArrayLike, first: ArrayLike, use_magma: bool | None = None) -> tuple[Array, Array, Array]:
     """`geqrf` with permuted columns; the permutation, counted from 1, stands before the factors."""
-    out, places, taus = bind(Geqp3(), a, first)
+    out, places, taus = bind(Geqp3(use_magma), a, first)
     return as_array(out), as_array(places), as_array(taus)
 
 
@@ -208,7 +218,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
             return [q, r, *[full(columns, 0)] * self.pivoting]
         places: list[Value] = []
         if self.pivoting:
-            both, found, taus = geqp3(x, full(columns, 0))
+            both, found, taus = geqp3(x, full(columns, 0), self.use_magma)
             places = [sub(found, 1)]
         else:
             both, taus = geqrf(x)
@@ -293,8 +303,8 @@ def qr(
     """`q` with orthonormal columns and upper triangular `r`, whose product is `x` (`f32[..., m, n]`).
 
     `q` is `f32[..., m, m]` if `full_matrices`, else `f32[..., m, min(m, n)]`. With `pivoting` there is a third result
-    `p` (`i32[..., n]`), the product is `x[:, p]`, and the diagonal of `r` decreases. `use_magma` is for programs that
-    also run on GPUs.
+    `p` (`i32[..., n]`), the product is `x[:, p]`, and the diagonal of `r` decreases. On a GPU, `use_magma`
+    says whether MAGMA shall find that one, or LAPACK on the host.
 
     >>> import numpy as np
     >>> q, r = qr(np.array([[3.0], [4.0]]), full_matrices=False)

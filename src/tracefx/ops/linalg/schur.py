@@ -15,7 +15,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.values import as_value
-from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter, require_square, triangle, word
 
 # ------------------------------------------------------------------ schur
@@ -127,9 +127,13 @@ class Tridiagonal(Kernel):
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
-        kernel = "hetrd_ffi" if dtypes.is_complex(x.aval.dtype) else "sytrd_ffi"
-        config = {"uplo": triangle(self.is_lower)}
-        *found, said = lapack.call(self, builder, kernel, [x], [*outs, info_of(x.aval)], config, [(0, 0)])
+        results = [*outs, info_of(x.aval)]
+        if gpu.on_gpu(builder):
+            *found, said = gpu.call(builder, "solver_sytrd_ffi", [x], results, {"lower": self.is_lower}, [(0, 0)])
+        else:
+            kernel = "hetrd_ffi" if dtypes.is_complex(x.aval.dtype) else "sytrd_ffi"
+            config = {"uplo": triangle(self.is_lower)}
+            *found, said = lapack.call(self, builder, kernel, [x], results, config, [(0, 0)])
         return checked(builder, said, found, outs)
 
 

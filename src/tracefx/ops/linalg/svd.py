@@ -23,7 +23,7 @@ from tracefx.ops.basis import convert
 from tracefx.ops.comparison import eq
 from tracefx.ops.cutting import slice_axis
 from tracefx.ops.elementwise import add
-from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.eigen import subset_of
 from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter
 from tracefx.ops.linalg.matrices import (
@@ -39,7 +39,11 @@ from tracefx.ops.selection import where
 
 
 class SvdAlgorithm(Enum):
-    """Ways to find singular values. There are `DEFAULT`, `QR` and `DIVIDE_AND_CONQUER` on the CPU."""
+    """Ways to find singular values. There are `DEFAULT`, `QR` and `DIVIDE_AND_CONQUER` on the CPU.
+
+    On GPUs there are `QR`, `JACOBI` and `POLAR`, on AMD's `DIVIDE_AND_CONQUER` too. The default there is `JACOBI` for
+    matrices of no more than 1024 rows and columns, and `QR` for larger ones.
+    """
 
     DEFAULT = "default"
     QR = "QR"
@@ -54,6 +58,18 @@ _KERNELS: Final = {
     SvdAlgorithm.DIVIDE_AND_CONQUER: "gesdd_ffi",
     SvdAlgorithm.QR: "gesvd_ffi",
 }
+
+
+_GPU_KERNELS: Final = {
+    SvdAlgorithm.QR: "solver_gesvd_ffi",
+    SvdAlgorithm.JACOBI: "solver_gesvdj_ffi",
+    SvdAlgorithm.POLAR: "solver_gesvdp_ffi",
+    SvdAlgorithm.DIVIDE_AND_CONQUER: "solver_gesdd_ffi",
+}
+_MANY: Final = 1024
+"""Rows or columns from which on bidiagonalization takes less time on a GPU than Jacobi's rotations."""
+_FEW: Final = 32
+"""Rows or columns up to which cuSOLVER decomposes a stack of matrices at once, and gives all their vectors."""
 
 
 @final
@@ -80,6 +96,8 @@ class Svd(Kernel, Differentiable):
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
         (x,) = operands
+        if gpu.on_gpu(builder):
+            return self._emit_on_gpu(builder, outs, x)
         if self.algorithm not in _KERNELS:
             raise NotImplementedError(f"svd: {self.algorithm} is not there on the CPU; leave algorithm out")
         mode = ("A" if self.full_matrices else "S") if self.compute_uv else "N"
@@ -88,6 +106,48 @@ class Svd(Kernel, Differentiable):
         kernel = _KERNELS[self.algorithm]
         _, *parts, said = lapack.call(self, builder, kernel, [x], results, {"mode": letter(mode)}, [(0, 0)])
         return checked(builder, said, parts[: len(outs)], outs)
+
+    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir) -> Sequence[Ir]:
+        algorithm, (m, n) = self.algorithm, x.aval.shape[-2:]
+        if algorithm in (None, SvdAlgorithm.DEFAULT):
+            algorithm = SvdAlgorithm.JACOBI if max(m, n) <= _MANY else SvdAlgorithm.QR
+        if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER and builder.platform != "rocm":
+            raise NotImplementedError(
+                f"svd: {algorithm} is not there on {builder.platform!r}; leave algorithm out, or name another one"
+            )
+        if algorithm in (SvdAlgorithm.JACOBI, SvdAlgorithm.POLAR):
+            return self._emit_jacobi(builder, outs, x, _GPU_KERNELS[algorithm])
+        # cuSOLVER's takes matrices with no fewer rows than columns. Lying row by row, the others look so.
+        across = m < n and algorithm is SvdAlgorithm.QR
+        none = ShapedArray((), x.aval.dtype)
+        u, vh = outs[1:] if self.compute_uv else (none, none)
+        results = [x.aval, outs[0], *((vh, u) if across else (u, vh)), info_of(x.aval)]
+        config = {"full_matrices": self.full_matrices, "compute_uv": self.compute_uv, "transposed": across}
+        kernel = _GPU_KERNELS[algorithm]
+        _, *parts, said = gpu.call(builder, kernel, [x], results, config, [(0, 0)], by_rows=across)
+        if across:
+            parts[1:] = parts[:0:-1]
+        return checked(builder, said, parts[: len(outs)], outs)
+
+    def _emit_jacobi(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir, kernel: str) -> Sequence[Ir]:
+        """By kernels that always give the vectors, and the right ones in columns."""
+        *stack, m, n = x.aval.shape
+        k = min(m, n)
+        whole = self.full_matrices or (kernel == _GPU_KERNELS[SvdAlgorithm.JACOBI] and k <= _FEW)
+        left, right = [x.aval.update(shape=(*stack, r, r if whole else k)) for r in (m, n)]
+        results = [x.aval, outs[0], left, right, info_of(x.aval)]
+        config = {"full_matrices": whole, "compute_uv": self.compute_uv}
+        _, values, u, v, said = gpu.call(builder, kernel, [x], results, config, [(0, 0)])
+        if not self.compute_uv:
+            return checked(builder, said, [values], outs)
+
+        def as_asked(u: Value, v: Value) -> list[Array]:
+            last = len(stack) + 1
+            if self.full_matrices:
+                return [as_array(u), adjoint(v)]
+            return [slice_axis(u, 0, k, last), adjoint(slice_axis(v, 0, k, last))]
+
+        return checked(builder, said, [values, *builder.staged(as_asked, [u, v])], outs)
 
     @override
     def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:

@@ -15,14 +15,18 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero, not_linear
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import mul, neg
+from tracefx.ops.arithmetic import div, mul, neg, sub
 from tracefx.ops.basis import batch_first, instantiate, move_axis, reshape
+from tracefx.ops.comparison import gt
 from tracefx.ops.cutting import pad, slice_axis
 from tracefx.ops.elementwise import add, add_tangents
 from tracefx.ops.filling import zero
-from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of
 from tracefx.ops.linalg.matrices import as_columns
+from tracefx.ops.magnitude import abs
+from tracefx.ops.selection import where
+from tracefx.ops.shape import concatenate
 
 
 @final
@@ -43,12 +47,21 @@ class TridiagonalSolve(Kernel, Differentiable, Transposable):
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+        if gpu.on_gpu(builder):
+            return self._emit_on_gpu(builder, outs, operands)
         if self.perturb_singular:
             return lapack.call_named(self, builder, "tridiagonal_solve_perturbed_ffi", operands, outs)
         results = [*[x.aval for x in operands], info_of(outs[0])]
         same = [(i, i) for i in range(4)]
         *_, x, said = lapack.call(self, builder, "gtsv_ffi", operands, results, aliases=same)
         return checked(builder, said, [x], outs)
+
+    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+        if self.perturb_singular:
+            return gpu.call(builder, "_tridiagonal_solve_perturbed", operands, outs)
+        if outs[0].shape[-2] < 3:  # fewer equations than cuSPARSE takes
+            return builder.staged(_few_solved, operands)
+        return gpu.call(builder, "sparse_gtsv2_ffi", operands, outs, aliases=[(3, 0)])
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -86,6 +99,28 @@ class TridiagonalSolve(Kernel, Differentiable, Transposable):
         # The rows are the axis before the batch.
         flat = reshape(spread, (*front, size * n))
         return [reshape(bind1(self, *diagonals, flat), spread.aval.shape)], [place]
+
+
+def _few_solved(dl: Value, d: Value, du: Value, b: Value) -> Sequence[Value]:
+    """The solution of one equation, or of two."""
+    m, n = b.aval.shape[-2:]
+    (first, *second), row = [slice_axis(b, i, i + 1, b.aval.ndim - 2) for i in range(m)], d.aval.ndim - 1
+
+    def number(v: Value, i: int) -> Array:
+        """Number `i` of each vector, as often as there are right-hand sides."""
+        return as_columns(slice_axis(v, i, i + 1, row), n)
+
+    if not second:
+        return [div(first, number(d, 0))]
+    # That equation is solved first which has the larger of the factors of the first unknown.
+    (last,), a, c = second, number(d, 0), number(dl, 1)
+    turned = gt(abs(c), abs(a))
+    aval = first.aval
+    pairs = ((a, c), (number(du, 0), number(d, 1)), (first, last))
+    (a, c), (up, down), (first, last) = [(where(turned, y, x, aval), where(turned, x, y, aval)) for x, y in pairs]
+    factor = div(c, a)
+    last = div(sub(last, mul(factor, first)), sub(down, mul(factor, up)))
+    return [concatenate([div(sub(first, mul(up, last)), a), last], b.aval.ndim - 2)]
 
 
 def _shifted(x: Value, by: int) -> Array:

@@ -37,16 +37,15 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     InvalidModuleError,
     LoadError,
-    all_devices,
-    client,
-    devices,
 )
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
     block_until_all_ready,
     block_until_ready,
+    copied_to_host,
     delete,
     device_of,
+    dlpack_device,
     from_dlpack,
     is_deleted,
     is_ready,
@@ -93,7 +92,7 @@ from tracefx.xla.runtime.building import (
     token_type,
     verify,
 )
-from tracefx.xla.runtime.callbacks import HOST_CALL, HostFunction
+from tracefx.xla.runtime.callbacks import HostFunction, host_call_target
 from tracefx.xla.runtime.executables import (
     Executable,
     MemoryAnalysis,
@@ -105,6 +104,22 @@ from tracefx.xla.runtime.executables import (
     load_executable,
     prepare_kernels,
 )
+from tracefx.xla.runtime.gpu_kernels import (
+    GpuKernel,
+    is_gpu_kernel,
+    offers,
+    plugin_kernels,
+    register_plugin_kernels,
+)
+from tracefx.xla.runtime.platforms import (
+    all_devices,
+    client,
+    default_device,
+    default_platform,
+    devices,
+    lowered_for,
+    process_index,
+)
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
 from tracefx.xla.runtime.spreading import SpreadExecutable, compile_over, join_tiles, put_tiles, tiles_of
 
@@ -114,12 +129,17 @@ __all__ = [
     "Device",
     "client",
     "all_devices",
+    "default_device",
+    "default_platform",
     "devices",
+    "lowered_for",
+    "process_index",
     # buffers
     "ArraySpec",
     "Buffer",
     "put",
     "to_numpy",
+    "copied_to_host",
     "block_until_all_ready",
     "block_until_ready",
     "is_ready",
@@ -127,6 +147,7 @@ __all__ = [
     "delete",
     "device_of",
     "to_dlpack",
+    "dlpack_device",
     "from_dlpack",
     "view_dlpack",
     "SupportsDLPack",
@@ -146,7 +167,12 @@ __all__ = [
     "is_kernel",
     "lapack_kernel",
     "prepare_kernels",
-    "HOST_CALL",
+    "GpuKernel",
+    "is_gpu_kernel",
+    "offers",
+    "plugin_kernels",
+    "register_plugin_kernels",
+    "host_call_target",
     "HostFunction",
     # building programs
     "Attribute",

@@ -71,6 +71,9 @@ if TYPE_CHECKING:
         def process_index(self) -> int: ...
         @property
         def client(self) -> Client: ...
+        @property
+        def local_hardware_id(self) -> int | None: ...
+        def get_stream_for_external_ready_events(self) -> int: ...
 
     @final
     class Buffer:
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
         def _sharding(self) -> Placement: ...
         @property
         def _arrays(self) -> list[Buffer]: ...
+        def _single_device_array_to_np_array_did_copy(self) -> tuple[AnyArray, bool]: ...
         def _rewrap_with_aval_and_sharding(self, aval: ArraySpec, sharding: Placement) -> Buffer: ...
         def __buffer__(self, flags: int, /) -> memoryview: ...
         def block_until_ready(self) -> object: ...
@@ -107,6 +111,9 @@ else:
 class Client(Protocol):
     """PJRT's client of one platform, as far as this module uses it."""
 
+    @property
+    def _raw_platform(self) -> str: ...
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> Device: ...
     def local_devices(self) -> list[Device]: ...
     def devices(self) -> list[Device]: ...
     def process_index(self) -> int: ...
@@ -205,7 +212,7 @@ class _SpreadPut(Protocol):
         self,
         aval: ArraySpec,
         sharding: SpreadSharding,
-        xs: list[AnyArray],
+        xs: Sequence[AnyArray] | Sequence[Buffer],
         devices: list[Device],
         committed: bool,
         force_copy: bool,
@@ -230,6 +237,10 @@ class _DevicePut(Protocol):
     ) -> Buffer: ...
 
 
+class _ToCapsule(Protocol):
+    def __call__(self, buffer: Buffer, /, stream: int | None = ...) -> CapsuleType: ...
+
+
 JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
 device_put: Final[_DevicePut] = _jax.batched_device_put
 spread_put: Final[_SpreadPut] = _jax.batched_device_put
@@ -239,7 +250,10 @@ result_handler: Final[Callable[[ArraySpec, Placement | SpreadSharding, bool, boo
     _jax.array_result_handler
 )
 wait_for_all: Final[Callable[[Sequence[Buffer]], None]] = _jax.batched_block_until_ready
-to_capsule: Final[Callable[[Buffer], CapsuleType]] = _jax.buffer_to_dlpack_managed_tensor
+to_capsule: Final[_ToCapsule] = _jax.buffer_to_dlpack_managed_tensor
+of_capsule: Final[Callable[[CapsuleType, Device, int | None, bool | None], Buffer]] = (
+    _jax.dlpack_managed_tensor_to_buffer
+)
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
 new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
 register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _jax.register_custom_call_target
@@ -328,8 +342,9 @@ class Place:
     count: int
     host: str
     """The address of this machine at which the other processes reach it."""
-    local_devices: int | None
-    """How many devices the host pretends to have; None for what `XLA_FLAGS` says."""
+    local_ids: tuple[int, ...] | None
+    """Which devices of the machine are this process's; on the host, which has as many as it likes, how many. None for
+    all, and for what `XLA_FLAGS` says."""
     patience: int
     """For how many seconds it waits for the others at its end."""
     turns: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
@@ -348,10 +363,11 @@ class Starting:
 STARTING: Final = Starting()
 
 
-@functools.cache
-def _start_cpu_client() -> Client:
-    STARTING.started = True
-    place = STARTING.place
+def start_cpu_client(place: Place | None) -> Client:
+    """The client of the host's own devices, which knows those of the other processes if there are some.
+
+    The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` says, else 1.
+    """
     if place is None:
         return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
     between = _jax.make_gloo_tcp_collectives(distributed_client=place.link, hostname=place.host)
@@ -363,44 +379,9 @@ def _start_cpu_client() -> Client:
             node_id=place.index,
             num_nodes=place.count,
             collectives=between,
-            num_devices=place.local_devices,
+            num_devices=None if place.local_ids is None else len(place.local_ids),
         ),
     )
-
-
-def client(platform: str = "cpu") -> Client:
-    """The PJRT client of a platform, started at the first call.
-
-    The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` said at that moment, else 1.
-    A process that joined others by then (`distributing.join`) knows their devices too.
-
-    This function is the one seam for other platforms. GPUs and TPUs come as plug-ins that jax discovers and
-    configures (`jax.extend.backend.get_backend(platform)` returns a client of this same type); a branch here would
-    import jax for that, in this case only. Nothing else in tracefx depends on where a client came from.
-
-    Raises:
-        ValueError: for a platform other than `"cpu"`.
-    """
-    if platform != "cpu":
-        raise ValueError(f"no runtime for platform {platform!r}: only 'cpu' is supported so far; use client('cpu')")
-    with starting:
-        return _start_cpu_client()
-
-
-@functools.cache
-def devices(platform: str = "cpu") -> tuple[Device, ...]:
-    """The devices of a platform that this process can use, by their position.
-
-    >>> devices()[0].platform
-    'cpu'
-    """
-    return tuple(client(platform).local_devices())
-
-
-@functools.cache
-def all_devices(platform: str = "cpu") -> tuple[Device, ...]:
-    """`devices`, and those of the processes that this one works with: in every process the same, in the same order."""
-    return tuple(sorted(client(platform).devices(), key=lambda device: (device.process_index, device.id)))
 
 
 BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {

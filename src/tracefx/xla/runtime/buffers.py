@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 import ml_dtypes
 import numpy as np
@@ -29,12 +30,14 @@ from tracefx.xla.runtime.bindings import (
     checked_dtype,
     deleted_error,
     device_put,
+    of_capsule,
     placement,
     to_capsule,
     wait_for_all,
 )
 from tracefx.xla.runtime.building import create, function, lowering, new_module, tensor_type
 from tracefx.xla.runtime.executables import Executable, compile_module
+from tracefx.xla.runtime.platforms import HOST, client, devices, lowered_for
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -79,7 +82,8 @@ def device_of(buffer: Buffer) -> Device:
 def to_numpy(buffer: Buffer) -> AnyArray:
     """A read-only array of a buffer's values, waiting for them.
 
-    It views the buffer's memory and keeps it alive, except for the dtypes of less than 8 bits, which are copied.
+    It views the buffer's memory and keeps it alive, except for the dtypes of less than 8 bits, which are copied, as is
+    the memory of devices that are not the host's.
 
     Raises:
         DeletedBufferError: if the buffer was deleted or donated.
@@ -87,6 +91,8 @@ def to_numpy(buffer: Buffer) -> AnyArray:
     """
     spec = buffer.aval
     dtype = spec.dtype
+    if device_of(buffer).platform != HOST:
+        return copied_to_host(buffer)
     try:
         if dtype in READ_DIRECTLY:
             # A memoryview, not the buffer itself: NumPy would take an error for "not a buffer" and look further.
@@ -97,6 +103,19 @@ def to_numpy(buffer: Buffer) -> AnyArray:
     except (BufferError, JaxRuntimeError) as error:
         raise _read_error(buffer, error) from error
     values = to_numpy(_widening(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
+    values.flags.writeable = False
+    return values
+
+
+def copied_to_host(buffer: Buffer) -> AnyArray:
+    """`to_numpy` of a buffer in the memory of another device; of one in the host's it is `to_numpy`, too, but slower.
+
+    jaxlib has jax imported for this, which the device's plug-in has done already.
+    """
+    try:
+        values, _ = buffer._single_device_array_to_np_array_did_copy()
+    except (RuntimeError, JaxRuntimeError) as error:
+        raise _read_error(buffer, error) from error
     values.flags.writeable = False
     return values
 
@@ -158,6 +177,8 @@ def delete(buffer: Buffer) -> None:
 
 
 _DLPACK_CPU: Final = 1
+_DLPACK_DEVICES: Final[Mapping[str, int]] = MappingProxyType({"cpu": _DLPACK_CPU, "cuda": 2, "rocm": 10})
+_HOST_KINDS: Final = frozenset({1, 3, 11})  # the last two are host memory that CUDA and ROCm have pinned
 _DLPACK_UINT: Final = 1
 _DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
     4: np.dtype(ml_dtypes.bfloat16),
@@ -184,6 +205,12 @@ class SupportsDLPack(Protocol):
 
     def __dlpack__(self) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+class _OnStream(Protocol):
+    """An array on a GPU, which is told on which stream it will be read."""
+
+    def __dlpack__(self, *, stream: int) -> CapsuleType: ...
 
 
 @final
@@ -215,18 +242,33 @@ def _from_capsule(capsule: CapsuleType) -> AnyArray:
     return array if dtype is None else array.view(dtype)
 
 
-def to_dlpack(buffer: Buffer) -> CapsuleType:
+def to_dlpack(buffer: Buffer, stream: int | None = None) -> CapsuleType:
     """A DLPack capsule of a buffer, which shares its memory; whoever consumes the capsule keeps the memory alive.
 
-    DLPack capsules of this version cannot say "read-only": do not write to the memory.
+    DLPack capsules of this version cannot say "read-only": do not write to the memory. A consumer on a GPU says on
+    which `stream` of its it will read; without one the values are waited for.
 
     Raises:
         BufferError: for dtypes that DLPack does not have (those of less than 8 bits).
     """
-    block_until_ready(buffer)
+    waits = stream is not None and device_of(buffer).platform != HOST
+    if not waits:
+        block_until_ready(buffer)
     if buffer.aval.dtype in READ_WIDENED:
         raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
-    return to_capsule(buffer)
+    return to_capsule(buffer, stream=stream) if waits else to_capsule(buffer)
+
+
+def dlpack_device(device: Device) -> tuple[int, int]:
+    """DLPack's numbers for the kind of a device, and for which it is.
+
+    Raises:
+        BufferError: for a platform that DLPack doesn't know.
+    """
+    platform = lowered_for(device)
+    if platform not in _DLPACK_DEVICES:
+        raise BufferError(f"DLPack has no number for memory of platform {platform!r}: move the array to the host first")
+    return _DLPACK_DEVICES[platform], 0 if platform == HOST else device.local_hardware_id or 0
 
 
 def view_dlpack(external: SupportsDLPack) -> AnyArray:
@@ -236,25 +278,44 @@ def view_dlpack(external: SupportsDLPack) -> AnyArray:
         BufferError: if the array is not in host memory.
     """
     kind = external.__dlpack_device__()[0]
-    if kind != _DLPACK_CPU:
-        raise BufferError(f"from_dlpack takes arrays in host memory, got one on DLPack device type {int(kind)}")
+    if kind not in _HOST_KINDS:
+        raise BufferError(f"this takes arrays in host memory, got one on DLPack device type {int(kind)}")
     # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
     return external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
 
 
-def from_dlpack(external: SupportsDLPack, device: Device, *, copy: bool | None = None) -> Buffer:
-    """A buffer of another library's array in host memory.
+def from_dlpack(external: SupportsDLPack, device: Device | None = None, *, copy: bool | None = None) -> Buffer:
+    """A buffer of another library's array: on the device where that lies, or on this one, if it is in host memory.
 
     `copy=False` shares the memory, and the other library must not write to it any more; `copy=True` copies before the
     call returns; `copy=None` shares where that is possible. A shared array lives as long as the buffer.
 
     Raises:
-        BufferError: if the array is not in host memory, or `copy=False` and XLA cannot use the memory where it lies.
+        BufferError: if the array is on another device than that, or `copy=False` and XLA cannot use the memory where it
+            lies.
     """
+    kind, index = (int(n) for n in external.__dlpack_device__())
+    if kind not in _HOST_KINDS:
+        return _from_device(external, kind, index, device, copy)
     array = view_dlpack(external)
     if copy is False and not (array.flags.c_contiguous and address(array) % ALIGNMENT == 0):
         raise BufferError(
             f"memory at {address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
             f"C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
         )
-    return put(array, device, copy=copy is True)
+    return put(array, devices()[0] if device is None else device, copy=copy is True)
+
+
+def _from_device(external: SupportsDLPack, kind: int, index: int, device: Device | None, copy: bool | None) -> Buffer:
+    platforms = [name for name, number in _DLPACK_DEVICES.items() if number == kind]
+    if not platforms:
+        raise BufferError(f"from_dlpack knows no devices of DLPack's type {kind}: move the array to the host first")
+    there = client(platforms[0]).device_from_local_hardware_id(index)
+    if device is not None and device is not there:
+        raise BufferError(f"from_dlpack: the array lies on {there}, not on {device}: take it as it lies, then move it")
+    try:
+        stream = there.get_stream_for_external_ready_events()
+        made = of_capsule(cast(_OnStream, external).__dlpack__(stream=stream), there, stream, copy)
+        return made._rewrap_with_aval_and_sharding(ArraySpec(made.aval.shape, made.aval.dtype), placement(there))
+    except JaxRuntimeError as error:
+        raise BufferError(f"from_dlpack: {error}") from error

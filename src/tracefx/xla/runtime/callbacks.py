@@ -7,21 +7,34 @@ import itertools
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
 import numpy as np
 
 from tracefx.xla.runtime.bindings import AnyArray, ArraySpec
 
-HOST_CALL: Final = "xla_ffi_python_cpu_callback"
-"""The target of the custom call that calls function number `index : ui64` of its program.
-
-A token among its operands is `None` for the function, and one among its results has to be given as `None`.
-"""
+_HOST_CALLS: Final[Mapping[str, str]] = MappingProxyType({"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"})
 HostFunction: TypeAlias = "Callable[..., Sequence[AnyArray | None]]"
 
 _MARK: Final = "exception number"
+
+
+def host_call_target(platform: str, partitioned: bool = False) -> str:
+    """The target of the custom call that calls function number `index : ui64` of its program.
+
+    A token among its operands is `None` for the function, and one among its results has to be given as `None`. If it is
+    `partitioned`, each device calls with its parts of the operands, as these happen to be cut; there are no results.
+
+    >>> host_call_target("cpu")
+    'xla_ffi_python_cpu_callback'
+    """
+    if platform not in _HOST_CALLS:
+        raise NotImplementedError(
+            f"programs for {platform!r} can't call Python functions, which those for {', '.join(_HOST_CALLS)} can"
+        )
+    return f"xla_ffi{'_partitioned' * partitioned}_python_{_HOST_CALLS[platform]}_callback"
 
 
 class CallbackError(RuntimeError):

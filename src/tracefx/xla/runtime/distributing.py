@@ -33,7 +33,7 @@ def join(
     count: int,
     *,
     bind_address: str,
-    local_devices: int | None,
+    local_ids: tuple[int, ...] | None,
     connect_seconds: int,
     heartbeat_seconds: int,
     shutdown_seconds: int,
@@ -80,7 +80,7 @@ def join(
             link.connect()
         except JaxRuntimeError as error:
             raise ProcessesError(f"initialize: process {index} of {count} at {address}: {error}") from error
-        STARTING.place = Place(link, coordinator, index, count, host, local_devices, shutdown_seconds)
+        STARTING.place = Place(link, coordinator, index, count, host, local_ids, shutdown_seconds)
         atexit.register(_leave_at_exit)
 
 

@@ -32,10 +32,8 @@ from tracefx.xla.runtime.bindings import (
     Loaded,
     LoadError,
     ResultSpec,
-    client,
     device_list,
     device_put,
-    devices,
     execution_error,
     new_assignment,
     new_compile_options,
@@ -188,18 +186,7 @@ class Executable(Analysed):
         Raises:
             CompilationError: if XLA can't write this one.
         """
-        header = {
-            "jaxlib": JAXLIB_VERSION,
-            "kernels": calls_kernels,
-            "parameters": [(spec.dtype.name, spec.shape) for spec in self.parameters],
-            "results": [(spec.dtype.name, spec.shape) for spec in self.results],
-        }
-        text = json.dumps(header).encode()
-        try:
-            code = self._loaded.serialize()
-        except JaxRuntimeError as error:
-            raise CompilationError(str(error)) from error
-        return _MAGIC + len(text).to_bytes(4, "little") + text + code
+        return packed(self._loaded, self.parameters, self.results, calls_kernels)
 
 
 @final
@@ -300,9 +287,9 @@ def compile_module(
     where = device_list((device,))
     try:
         if host_callbacks:
-            loaded = client(device.platform).compile_and_load(module, where, options, host_callbacks)
+            loaded = device.client.compile_and_load(module, where, options, host_callbacks)
         else:
-            loaded = client(device.platform).compile_and_load(module, where, options)
+            loaded = device.client.compile_and_load(module, where, options)
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
@@ -328,12 +315,24 @@ def compile_calling_module(
     return CallingExecutable(name, made._loaded, device, made.parameters, made.results, calls)
 
 
-def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
-    """The executable that `Executable.serialize` wrote. Load only what you trust: it is machine code.
+def packed(loaded: Loaded, parameters: Sequence[ArraySpec], results: Sequence[ArraySpec], calls_kernels: bool) -> bytes:
+    """A compiled program with its signature; see `Executable.serialize`."""
+    header = {
+        "jaxlib": JAXLIB_VERSION,
+        "kernels": calls_kernels,
+        "parameters": [(spec.dtype.name, spec.shape) for spec in parameters],
+        "results": [(spec.dtype.name, spec.shape) for spec in results],
+    }
+    text = json.dumps(header).encode()
+    try:
+        code = loaded.serialize()
+    except JaxRuntimeError as error:
+        raise CompilationError(str(error)) from error
+    return _MAGIC + len(text).to_bytes(4, "little") + text + code
 
-    Raises:
-        LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
-    """
+
+def unpacked(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...], bytes]:
+    """What `packed` wrote: parameters, results, and what XLA takes, whose kernels are ready now. Raises LoadError."""
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
         raise LoadError(f"these {len(data)} bytes are no serialized executable: they begin with {data[:20]!r}")
@@ -352,10 +351,18 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
         raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
     if calls_kernels:
         prepare_kernels()
+    return parameters, results, data[end:]
+
+
+def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
+    """The executable that `Executable.serialize` wrote. Load only what you trust: it is machine code.
+
+    Raises:
+        LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
+    """
+    parameters, results, code = unpacked(data)
     try:
-        loaded = client(device.platform).deserialize_executable(
-            data[end:], device_list((device,)), _compile_options(device, {})
-        )
+        loaded = device.client.deserialize_executable(code, device_list((device,)), _compile_options(device, {}))
     except (JaxRuntimeError, ValueError) as error:
         raise LoadError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
@@ -370,9 +377,14 @@ def compilation_identity(device: Device, compiler_options: Mapping[str, Compiler
     Raises:
         CompilationError: if XLA knows no such option.
     """
-    topology = topology_for_devices(list(devices(device.platform))).fingerprint()
+    return identity_of(device, _compile_options(device, compiler_options))
+
+
+def identity_of(device: Device, options: CompileOptions) -> bytes:
+    """`compilation_identity`, of all options; the device is one of those that run it."""
+    topology = topology_for_devices(device.client.local_devices()).fingerprint()
     known = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
-    return repr((known, _compile_options(device, compiler_options).SerializeAsString())).encode()
+    return repr((known, options.SerializeAsString())).encode()
 
 
 def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:

@@ -15,21 +15,25 @@ def _version() -> str:
     return hlo.get_version_from_compatibility_requirement(hlo.StablehloCompatibilityRequirement.WEEK_4)
 
 
-def portable_artifact(module: ir.Module, constants: Sequence[AnyArray] = (), first: int = 0) -> bytes:
+def portable_artifact(
+    module: ir.Module, constants: Sequence[AnyArray] = (), first: int = 0, *, spread: bool = False
+) -> bytes:
     """The module as a portable artifact; the arguments of `main` from `first` on become constants, if any are given.
+
+    If it is `spread`, for several devices, what it says to Shardy stays as it is, as in what JAX exports.
 
     Raises:
         InvalidModuleError: if StableHLO can't write the module.
     """
     try:
-        data = write_artifact(module, _version(), False)
+        data = write_artifact(module, _version(), spread)
         if not constants:
             return data
         context = new_context()  # so that large constants don't stay
         with context, ir.Location.unknown(context):
             copy = read_artifact(data)
             _inline(copy, constants, first, context)
-            return write_artifact(copy, _version(), False)
+            return write_artifact(copy, _version(), spread)
     except JaxRuntimeError as error:
         raise InvalidModuleError(str(error)) from error
 

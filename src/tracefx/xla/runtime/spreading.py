@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Final, cast, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 from tracefx.core.shardings import Tiling
 from tracefx.xla.runtime.bindings import (
     BORROW,
+    COPY_NOW,
     AnyArray,
     ArraySpec,
     Buffer,
@@ -27,10 +28,10 @@ from tracefx.xla.runtime.bindings import (
     HloSharding,
     JaxRuntimeError,
     Loaded,
+    LoadError,
     ResultSpec,
     SpreadSharding,
     assemble,
-    client,
     deleted_error,
     device_list,
     execution_error,
@@ -42,7 +43,15 @@ from tracefx.xla.runtime.bindings import (
     spread_put,
 )
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
-from tracefx.xla.runtime.executables import Analysed, calling, new_options, signature_of
+from tracefx.xla.runtime.executables import (
+    Analysed,
+    calling,
+    identity_of,
+    new_options,
+    packed,
+    signature_of,
+    unpacked,
+)
 
 
 @final
@@ -53,7 +62,7 @@ class Spread(SpreadSharding):
 
     def __init__(self, tiling: Tiling) -> None:
         devices = cast("tuple[Device, ...]", tiling.devices)
-        mine = client(devices[0].platform).process_index()
+        mine = devices[0].client.process_index()
         self.tiling = tiling
         self.listed = devices
         self.local = tuple([d for d in devices if d.process_index == mine])
@@ -109,17 +118,20 @@ def _tiling_of(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) ->
 # ------------------------------------------------------------------ arrays
 
 
-def put_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray]) -> Buffer:
+def put_tiles(
+    spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray] | Sequence[Buffer], *, copy: bool = False
+) -> Buffer:
     """An array whose tiles are these, one for each of this process's devices in the order of the tiling.
 
-    Their memory may become the array's: nobody must write to it any more.
+    The memory of NumPy's arrays may become the array's, so nobody must write to it any more; with `copy` they are
+    copied before this returns. Buffers that lie on their devices already become its own; others are copied.
 
     Raises:
         ExecutionError: if there is no memory for them.
     """
     where = spread(tiling)
     try:
-        return spread_put(spec, where, list(tiles), list(where.local), True, False, BORROW, True)
+        return spread_put(spec, where, tiles, list(where.local), True, False, COPY_NOW if copy else BORROW, True)
     except JaxRuntimeError as error:
         raise ExecutionError(str(error)) from error
 
@@ -195,6 +207,40 @@ class SpreadExecutable(Analysed):
         except JaxRuntimeError as error:
             raise execution_error(self.name, error, buffers) from error
 
+    def serialize(self, calls_kernels: bool = False) -> bytes:
+        """The compiled program with its signature, for `load` in another process that has such devices.
+
+        Raises:
+            CompilationError: if XLA can't write this one.
+        """
+        return packed(self._loaded, self.parameters, self.results, calls_kernels)
+
+    @classmethod
+    def load(
+        cls, data: bytes, devices: tuple[Device, ...], free: tuple[Sequence[bool], Sequence[bool]], name: str
+    ) -> Self:
+        """The executable that `serialize` wrote. Load only what you trust: it is machine code.
+
+        Raises:
+            LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
+        """
+        parameters, results, code = unpacked(data)
+        options = _options_over(devices, free, {})
+        try:
+            loaded = devices[0].client.deserialize_executable(code, device_list(devices), options)
+        except (JaxRuntimeError, ValueError) as error:
+            raise LoadError(str(error)) from error
+        return cls(name, loaded, devices, parameters, results)
+
+    @staticmethod
+    def identity(
+        devices: tuple[Device, ...],
+        free: tuple[Sequence[bool], Sequence[bool]],
+        compiler_options: Mapping[str, CompilerOption],
+    ) -> bytes:
+        """All that an executable depends on beside its program, as `compilation_identity` says it."""
+        return identity_of(devices[0], _options_over(devices, free, compiler_options))
+
     def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         running = self._loaded.execute_sharded(buffers, with_tokens=True)
         done = running.consume_token()
@@ -239,15 +285,9 @@ def compile_over(
         CompilationError: if XLA refuses the program or an option, with XLA's text.
     """
     parameters, results = signature_of(module)
-    options: CompileOptions = new_options(compiler_options or {})
-    count = len(devices)
-    options.num_replicas, options.num_partitions = 1, count
-    options.device_assignment = new_assignment(np.array([[d.id for d in devices]]))
-    build = options.executable_build_options
-    build.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
-    build.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
+    options = _options_over(devices, free, compiler_options or {})
     calls = HostFunctions(functions, given) if functions else None
-    there, where = client(devices[0].platform), device_list(devices)
+    there, where = devices[0].client, device_list(devices)
     try:
         if calls is None:
             loaded = there.compile_and_load(module, where, options)
@@ -256,3 +296,15 @@ def compile_over(
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return SpreadExecutable(name, loaded, devices, parameters, results, calls)
+
+
+def _options_over(
+    devices: tuple[Device, ...], free: tuple[Sequence[bool], Sequence[bool]], overrides: Mapping[str, CompilerOption]
+) -> CompileOptions:
+    options = new_options(overrides)
+    options.num_replicas, options.num_partitions = 1, len(devices)
+    options.device_assignment = new_assignment(np.array([[d.id for d in devices]]))
+    build = options.executable_build_options
+    build.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
+    build.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
+    return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
+from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
@@ -22,7 +23,6 @@ from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.windows import GatherScatterMode
 from tracefx.transforms.arguments import require_callable
-from tracefx.transforms.loops import while_loop
 from tracefx.transforms.vmap import vmap
 
 
@@ -94,7 +94,7 @@ def applied_at(
         most = 1
         for n in places:
             most *= n
-        _, out = while_loop(
+        _, out = lax.while_loop(
             lambda carry: lt(carry[0], times),
             lambda carry: (add(carry[0], 1), again(*carry)),
             (full(ShapedArray((), dtypes.int32), 0), x),

@@ -1,0 +1,120 @@
+"""Clients of GPUs, TPUs and other devices, from the plug-ins that JAX finds.
+
+JAX has one client of a platform in a process, and so has tracefx: the same one, as two would not share a GPU's memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Final, final
+
+import jax
+from attrs import frozen
+from jax._src import config, distributed, xla_bridge
+from typing_extensions import override
+
+from tracefx.core.backend import Joined, Plugins
+from tracefx.core.errors import PlatformError
+
+_GPUS: Final = ("gpu", "cuda", "rocm", "oneapi")
+_SWITCH: Final = "or set TRACEFX_PLATFORM=cpu to run on the host"
+
+
+@final
+@frozen(eq=False)
+class JaxPlugins(Plugins):
+    """What JAX finds."""
+
+    @override
+    def client(self, platform: str, joined: Joined | None) -> object:
+        backends = _started(joined)
+        names = xla_bridge.expand_platform_alias(platform)
+        for name in names:
+            if name in backends:
+                return backends[name]
+        raise PlatformError(_missing(platform, names, list(backends)))
+
+    @override
+    def preferred(self, joined: Joined | None) -> str:
+        backends = _started(joined)
+        best = xla_bridge.get_backend()
+        return next(name for name, client in backends.items() if client is best)
+
+
+def _started(joined: Joined | None) -> dict[str, object]:
+    """The clients of all platforms that JAX has, by name."""
+    if joined is not None:
+        _join(joined)
+    try:
+        return dict(xla_bridge.backends())
+    except RuntimeError as error:
+        raise PlatformError(
+            f"a plug-in of XLA can't be used: {error}{_why()}. Repair or remove it, {_SWITCH}"
+        ) from error
+
+
+def _join(joined: Joined) -> None:
+    """Lets JAX's clients know of the other processes, as `jax.distributed.initialize` would."""
+    state = distributed.global_state
+    if state.client is joined.link:
+        return
+    if state.client is not None or xla_bridge.backends_are_initialized():
+        raise PlatformError(
+            "jax has asked for devices already, and what it started for that knows nothing of the other processes: "
+            "call tracefx.distributed.initialize, then tracefx.devices, before jax runs anything"
+        )
+    state.client, state.process_id, state.num_processes = joined.link, joined.index, joined.count
+    if joined.local_ids is not None:
+        ids = ",".join(map(str, joined.local_ids))
+        for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
+            jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # jax says no types here
+
+
+def _missing(platform: str, names: list[str], there: list[str]) -> str:
+    found = sorted({module.partition(":")[0] for module in _modules()})
+    said = f"there are no devices of platform {platform!r}; there are some of {', '.join(there)}"
+    if config.jax_platforms.value:
+        return f"{said}, as JAX_PLATFORMS={config.jax_platforms.value} asks for no others: change it, or unset it"
+    registered = [name for name in names if name in xla_bridge._backend_factories]
+    if registered:
+        failed = [xla_bridge._backend_errors[name] for name in registered if name in xla_bridge._backend_errors]
+        reason = f": {failed[0]}" if failed else ", but finds no device for it on this machine"
+        look = "; see that `nvidia-smi` lists one and CUDA_VISIBLE_DEVICES hides none" if platform in _GPUS else ""
+        return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
+    why = _why()
+    if why:
+        return f"{said}{why}"
+    plugins = f"the plug-ins installed are {', '.join(found)}" if found else "no plug-in is installed"
+    install = "pip install 'tracefx[gpu]' has one for NVIDIA's" if platform in _GPUS else f"install one for {platform}"
+    return f"{said}, and {plugins}: {install}"
+
+
+def _why() -> str:
+    """What is wrong with plug-ins that are installed but gave nothing to JAX, which logs it and goes on."""
+    reasons = []
+    for name in _modules():
+        before = set(xla_bridge._backend_factories)
+        short = name.rpartition(".")[2]
+        if any(known in short for known in before - {"cpu", "tpu"}):
+            continue  # it did
+        try:
+            importlib.import_module(name).initialize()
+        except Exception as error:  # whatever a plug-in may raise
+            reasons.append(f". The plug-in {name} fails: {type(error).__name__}: {error}")
+    return "".join(reasons)
+
+
+def _modules() -> Iterator[str]:
+    """The names of the modules that are plug-ins, as JAX looks for them."""
+    seen = set()
+    packages = find_spec("jax_plugins")
+    where = [] if packages is None else packages.submodule_search_locations
+    here = [name for _, name, _ in pkgutil.iter_modules(where, "jax_plugins.")]
+    for name in (*here, *[point.value for point in entry_points(group="jax_plugins")]):
+        if name not in seen:
+            seen.add(name)
+            yield name

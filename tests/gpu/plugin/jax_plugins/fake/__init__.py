@@ -1,0 +1,30 @@
+"""A plug-in for a platform whose devices are those of a second client of the host: all that a GPU is, but one.
+
+It is found as others are, when the folder above is on the path.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jax._src import distributed, xla_bridge
+from jaxlib import _jax
+
+DEVICES: Final = 2
+
+
+def client() -> object:
+    state = distributed.global_state
+    if state.client is None:
+        return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=DEVICES)
+    return _jax.get_tfrt_cpu_client(
+        asynchronous=True,
+        distributed_client=state.client,
+        node_id=state.process_id,
+        num_nodes=state.num_processes,
+        num_devices=DEVICES,
+    )
+
+
+def initialize() -> None:
+    xla_bridge.register_backend_factory("fake", client, priority=1000, fail_quietly=False)

@@ -1,0 +1,485 @@
+"""What `checkify` tells of errors, in batches, derivatives and programs, and what errors are as values."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.closeness import assert_near
+from tests.compiling import as_for_users
+from tracefx import lax, nn
+from tracefx.handlers import (
+    CheckError,
+    Error,
+    ErrorKind,
+    all_checks,
+    autocast,
+    automatic_checks,
+    check,
+    check_error,
+    checkify,
+    debug_check,
+    div_checks,
+    float_checks,
+    index_checks,
+    nan_checks,
+    progress,
+    user_checks,
+)
+from tracefx.testing import check_interpretation
+from tracefx.testing.tolerances import ELEMENTARY
+
+F = Callable[..., Any]
+
+
+def f32(*xs: Any) -> Any:
+    return np.asarray(xs, np.float32)
+
+
+def i32(*xs: Any) -> Any:
+    return np.asarray(xs, np.int32)
+
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def found(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
+    return checkify(program, kinds)(*args)[0].get() is not None
+
+
+# ------------------------------------------------------------------ what is told
+
+
+def said(error: Error) -> str:
+    return error.get() or ""
+
+
+def line_of(f: F, offset: int) -> str:
+    return f"{__file__}:{inspect.getsourcelines(f)[1] + offset} ({f.__qualname__})"
+
+
+def get(f: F, *args: Any, errors: frozenset[ErrorKind] = all_checks) -> str:
+    values = [fnp.asarray(x) for x in args]
+    makes = (checkify(f, errors), fx.jit(checkify(f, errors)), checkify(fx.jit(f), errors))
+    (message,) = {g(*values)[0].get() for g in makes}
+    return message or ""
+
+
+def test_the_message_tells_the_operation_the_element_and_the_line() -> None:
+    def f(x: Any) -> Any:
+        return fnp.log(x)
+
+    message = get(f, fnp.asarray([[1.0, 2.0], [3.0, -4.0]]))
+    assert message == f"log gave NaN, at [1, 1] of f32[2,2], in {line_of(f, 1)}"
+
+
+def test_the_message_tells_the_divisor() -> None:
+    message = get(lambda x, y: x / y, f32(1, 2, 3), f32(1, 0, 0), errors=div_checks)
+    assert message.startswith("division by zero in div: the divisor at [1] of f32[3], in ")
+
+
+def test_the_message_tells_the_index_and_the_size() -> None:
+    x = fnp.asarray(X)
+    assert get(lambda x, i: x[i], x, i32(1, 7)).startswith(
+        "gather: index 7, number [1] of the indices, is out of bounds for axis 0 of f32[3,4], which has size 3, in "
+    )
+    told = "index -5 is out of bounds for axis 1 of f32[3,4], which has size 4, in "
+    assert said(checkify(lambda x: x[:, -9], index_checks)(x)[0]).startswith("dynamic_slice: " + told)
+    column = fx.jit(checkify(lambda x, i: x[:, i], index_checks))
+    assert said(column(x, -9)[0]).startswith("gather: " + told)
+    assert get(lambda x, i: lax.dynamic_slice_in_dim(x, i, 3, 1), x, np.int32(2)).startswith(
+        "dynamic_slice: a window of size 3 from index 2 on is out of bounds for axis 1 of f32[3,4], which has size 4"
+    )
+    assert get(lambda x, i: x.at[i, 0].add(1.0), x, i32(0, 5)).startswith("scatter-add: index 5, number [1] of")
+    assert get(lambda x, i: x.at[i, 0].subtract(1.0), x, i32(0, 5)).startswith("scatter-sub: index 5")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64])
+def test_indices_of_any_dtype(dtype: Any) -> None:
+    x = np.zeros(100, np.float32)
+    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+
+    def f(x: Any, i: Any) -> Any:
+        return lax.gather(x, i, numbers, (1,), mode="clip")
+
+    assert not found(f, index_checks, (x, np.array([[99]], dtype)))
+    assert "index 120, number [1]" in get(f, x, np.array([[0], [120]], dtype))
+
+
+def test_the_message_of_a_check_has_its_arguments() -> None:
+    def f(x: Any, y: Any) -> Any:
+        check(fnp.all(x > 0), "{name}: {0} and {x[a]:.2f}", y, x={"a": x[0]}, name="f")
+        return x
+
+    message = get(f, f32(-1.234, 2), i32(1, 2))
+    assert message == f"f: [1 2] and -1.23, in {line_of(f, 1)}"
+
+
+def test_the_first_failure_is_told() -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = fnp.log(x)
+        check(y > 0, "later")
+        return z / y
+
+    assert get(f, -1.0, 0.0).startswith("log gave NaN")
+    assert get(f, 1.0, 0.0).startswith("later")
+    assert get(f, -1.0, 0.0, errors=user_checks | div_checks).startswith("later")
+
+    def g(xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            check(x < 2, "the second operation: {}", x)
+            check(x < 1, "the first step: {}", x)
+            return c, x
+
+        return lax.scan(step, 0.0, xs)
+
+    assert get(g, f32(0, 1, 2)).startswith("the first step: 1.0")
+    assert get(g, f32(0, 2, 1)).startswith("the second operation: 2.0")
+
+
+def test_branches_with_payloads_of_different_types() -> None:
+    def f(i: Any, x: Any) -> Any:
+        def first(x: Any) -> Any:
+            check(x[0] > 0, "first: {}", x)
+            return x
+
+        def second(x: Any) -> Any:
+            check(x[1] > 0, "second: {} {}", x[1], i)
+            return fnp.log(x)
+
+        return lax.switch(i, [first, second, lambda x: x], x)
+
+    x = f32(-1, -2)
+    assert get(f, np.int32(0), x).startswith("first: [-1. -2.]")
+    assert get(f, np.int32(1), x).startswith("second: -2.0 1")
+    assert get(f, np.int32(1), f32(-1, 2)).startswith("log gave NaN, at [0]")
+    assert get(f, np.int32(2), x) == ""
+
+
+# ------------------------------------------------------------------ batches
+
+
+def positive(x: Any) -> Any:
+    check(x > 0, "{} is not positive", x)
+    return fnp.log(x)
+
+
+def test_an_error_for_each_element_of_a_batch() -> None:
+    x = f32(1, -1, 2, -3)
+    for f in (fx.vmap(checkify(positive)), fx.jit(fx.vmap(checkify(positive)))):
+        error, _ = f(x)
+        assert [line.split(", in")[0] for line in said(error).split("\n")] == [
+            "at batch index 1: -1.0 is not positive",
+            "at batch index 3: -3.0 is not positive",
+        ]
+    assert fx.vmap(checkify(positive))(f32(1, 2))[0].get() is None
+    error, _ = fx.vmap(fx.vmap(checkify(positive, nan_checks | user_checks)))(x.reshape(2, 2))
+    assert said(error).startswith("at batch index 0, 1: -1.0 is not positive")
+
+
+def test_the_error_of_a_batched_function_tells_the_element() -> None:
+    x = f32(1, -1, 2, -3)
+    assert get(fx.vmap(positive), x, errors=user_checks).startswith("at batch index 1: -1.0 is not positive")
+    assert get(fx.vmap(positive), x, errors=nan_checks | user_checks).startswith("at batch index 1")
+    nested = fx.vmap(fx.vmap(positive))
+    assert get(nested, x.reshape(2, 2), errors=user_checks).startswith("at batch index 0, 1: -1.0 is not positive")
+    assert get(fx.vmap(fnp.log), x).startswith("log gave NaN, at [1] of f32[4]")
+    rows = fx.vmap(lambda x, i: x[i])
+    assert "index 9, number [1]" in get(rows, fnp.asarray(X), i32(0, 9, 1))
+
+
+def test_what_a_loop_goes_on_doing_for_the_others_is_no_error() -> None:
+    def f(x: Any) -> Any:
+        return lax.while_loop(lambda x: x > 0.5, lambda x: fnp.sqrt(x - 0.5), x)
+
+    error, _ = fx.vmap(checkify(f, nan_checks))(f32(0.25, 9.0))
+    assert error.get() is None
+
+
+def test_errors_of_steps_are_stacked() -> None:
+    _, (errors, _) = lax.scan(lambda c, x: (c, checkify(positive)(x)), 0.0, f32(1, -1, -2))
+    assert [line.split(", in")[0] for line in said(errors).split("\n")] == [
+        "at batch index 1: -1.0 is not positive",
+        "at batch index 2: -2.0 is not positive",
+    ]
+
+
+# ------------------------------------------------------------------ derivatives
+
+
+def swapped(f: F) -> F:
+    return lambda *args: f(*args)[::-1]
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "softplus", "gelu", "logsumexp", "softmax", "log_softmax", "sigmoid"])
+@as_for_users()
+def test_derivatives_of_checked_functions(name: str) -> None:
+    def f(x: Any) -> Any:
+        return fnp.sum(getattr(nn, name)(x) ** 2) / x[0]
+
+    x = f32(1, -2, 0.0, 3)
+    want = fx.grad(f)(x)
+    for checked in (swapped(checkify(f, all_checks)), fx.jit(swapped(checkify(f, all_checks)))):
+        got, error = fx.grad(checked, has_aux=True)(x)
+        assert_near(got, want)
+        assert error.get() is None
+        _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
+        assert "division by zero" in said(error)
+    error, got = checkify(fx.grad(f), all_checks)(x)
+    assert_near(got, want, ELEMENTARY)
+    assert error.get() is None
+
+
+def test_errors_of_the_backward_pass() -> None:
+    assert checkify(fnp.sqrt, all_checks)(0.0)[0].get() is None
+    error, _ = checkify(fx.grad(fnp.sqrt), all_checks)(0.0)
+    assert "division by zero" in said(error)
+    error, _ = checkify(fx.grad(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)), nan_checks)(-1.0)
+    assert "sqrt gave NaN" in said(error)
+
+
+def test_derivatives_of_loops() -> None:
+    def f(xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            check(x > 0, "{}", x)
+            return c * fnp.sin(x), fnp.log(x)
+
+        c, ys = lax.scan(fx.checkpoint(step), 1.0, xs)
+        return c + fnp.sum(ys)
+
+    def plain(xs: Any) -> Any:
+        return fnp.prod(fnp.sin(xs)) + fnp.sum(fnp.log(xs))
+
+    for x in (f32(1, 2), f32(1, -2)):
+        want = fx.grad(plain)(x)
+        for made in (
+            fx.grad(swapped(checkify(f)), has_aux=True),
+            fx.jit(fx.grad(swapped(checkify(f)), has_aux=True)),
+            swapped(checkify(fx.grad(f))),
+            swapped(fx.jit(checkify(fx.grad(f)))),
+        ):
+            got, error = made(x)
+            assert_near(got, want, ELEMENTARY)
+            assert (error.get() is None) == bool(x[1] > 0)
+
+
+def test_forward_mode_and_second_derivatives() -> None:
+    def f(x: Any) -> Any:
+        return checkify(lambda x: fnp.exp(x) / x, all_checks)(x)[1]
+
+    plain = lambda x: fnp.exp(x) / x  # noqa: E731
+    assert_near(fx.jvp(f, (2.0,), (1.0,)), fx.jvp(plain, (2.0,), (1.0,)), ELEMENTARY)
+    assert_near(fx.grad(fx.grad(f))(2.0), fx.grad(fx.grad(plain))(2.0), ELEMENTARY)
+    assert_near(fx.hessian(f)(2.0), fx.grad(fx.grad(plain))(2.0), ELEMENTARY)
+
+
+# ------------------------------------------------------------------ without checkify
+
+
+def test_a_check_is_raised_at_once() -> None:
+    with pytest.raises(CheckError, match=r"^-1.0 is not positive, in .*positive\)$"):
+        positive(-1.0)
+    assert positive(fnp.float32(1.0)) == 0
+    with pytest.raises(CheckError, match=r"at batch index 1: -2.0 is not positive"):
+        fx.vmap(positive)(f32(1, -2))
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        fx.grad(positive)(-1.0)
+    assert issubclass(CheckError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        fx.jit,
+        lambda f: lambda x: lax.scan(lambda c, x: (c, f(x)), 0.0, fnp.stack([x, x])),
+        lambda f: lambda x: lax.while_loop(lambda c: c > 9, f, x),
+        lambda f: lambda x: lax.cond(x > 0, f, f, x),
+        lambda f: fx.jit(fx.grad(f)),
+        lambda f: fx.jit(lambda x: fx.vmap(f)(fnp.stack([x, x]))),
+    ],
+    ids=["jit", "scan", "while", "cond", "grad", "vmap"],
+)
+def test_a_check_in_a_program_needs_checkify(make: Callable[[F], F]) -> None:
+    with pytest.raises(
+        ValueError, match=r"can't raise errors: '{} is not positive', in .*positive\)\. Put the function"
+    ):
+        make(positive)(fnp.float32(0.25))
+    assert checkify(make(positive))(fnp.float32(0.25))[0].get() is None
+
+
+def test_checks_nobody_asks_for_are_left_to_others() -> None:
+    def f(x: Any) -> Any:
+        check(x > 0, "{} is not positive", x)
+        return fnp.log(x)
+
+    with pytest.raises(CheckError, match=r"-1.0 is not positive"):
+        checkify(f, nan_checks)(-1.0)
+    with pytest.raises(ValueError, match="part of a program that is compiled"):
+        fx.jit(checkify(f, nan_checks))(-1.0)
+    outer, (inner, _) = fx.jit(checkify(checkify(f, nan_checks)))(-1.0)
+    assert "is not positive" in said(outer)
+    assert "log gave NaN" in said(inner)
+
+
+def test_debug_checks_do_nothing_without_checkify() -> None:
+    def f(x: Any) -> Any:
+        debug_check(x > 0, "{} is not positive", x)
+
+        def step(c: Any, x: Any) -> Any:
+            debug_check(x > 0, "a step")
+            return c, x
+
+        return lax.scan(step, x, fnp.stack([x, x]))[0]
+
+    for g in (f, fx.jit(f), fx.grad(f)):
+        g(-1.0)
+    assert get(f, -1.0).startswith("-1.0 is not positive")
+
+
+def test_errors_become_exceptions_again() -> None:
+    error, _ = fx.jit(checkify(positive))(-1.0)
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        error.throw()
+    with pytest.raises(CheckError, match="-1.0 is not positive"):
+        check_error(error)
+    fx.jit(checkify(positive))(1.0)[0].throw()
+
+    def thrown(x: Any) -> Any:
+        error, out = fx.jit(checkify(positive))(x)
+        check_error(error)
+        return out
+
+    assert get(thrown, -1.0, errors=user_checks).startswith("-1.0 is not positive")
+    with pytest.raises(CheckError, match="at batch index 1: -1.0 is not positive"):
+        fx.vmap(checkify(positive))(f32(1, -1))[0].throw()
+    inside = get(lambda x: check_error(fx.vmap(checkify(positive))(x)[0]), f32(1, -1), errors=user_checks)
+    assert inside.startswith("at batch index 1: -1.0 is not positive")
+
+
+def test_thrown_errors_of_several_kinds_find_their_checkify() -> None:
+    def f(x: Any, y: Any) -> Any:
+        error, out = checkify(lambda x, y: fnp.log(x) + 1 / y, float_checks)(x, y)
+        error.throw()
+        return out
+
+    outer = checkify(checkify(f, nan_checks), div_checks)
+    error, (inner, _) = outer(-1.0, fnp.float32(1.0))
+    assert error.get() is None
+    assert "log gave NaN" in said(inner)
+    error, (inner, _) = outer(1.0, fnp.float32(0.0))
+    assert "division by zero" in said(error)
+    assert inner.get() is None
+
+
+# ------------------------------------------------------------------ as values
+
+
+def test_sets_of_errors() -> None:
+    assert float_checks == nan_checks | div_checks
+    assert automatic_checks == float_checks | index_checks
+    assert all_checks == automatic_checks | user_checks == frozenset(ErrorKind)
+
+
+def test_errors_are_trees() -> None:
+    error, _ = checkify(positive, all_checks)(-1.0)
+    leaves, tree = fx.tree.flatten(error)
+    assert fx.tree.unflatten(tree, leaves).get() == error.get()
+    assert pickle.loads(pickle.dumps(error)).get() == error.get()
+    assert repr(error) == f"Error({error.get()})"
+    assert repr(checkify(positive)(1.0)[0]) == "Error(None)"
+
+    @fx.jit
+    def look(x: Any) -> Any:
+        error, out = checkify(positive)(x)
+        with pytest.raises(TypeError):
+            error.get()
+        assert repr(error).startswith("Error(")
+        return out
+
+    look(1.0)
+
+
+def test_programs_compile_once() -> None:
+    f = fx.jit(checkify(positive, all_checks))
+    assert f(1.0)[0].get() is None
+    assert f(-1.0)[0].get() is not None
+    inner = fx.jit(positive)
+    messages = {checkify(inner)(x)[0].get() is None for x in (1.0, 2.0)}
+    assert messages == {True}
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="checkify"):
+        checkify(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="errors must be user_checks, .* got 'nan'"):
+        checkify(positive, "nan")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="errors must be"):
+        checkify(positive, {1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"check: pred must be a boolean scalar, got .*reduce an array"):
+        check(fnp.array([True, False]), "")
+    with pytest.raises(TypeError, match="debug_check: pred must be a boolean scalar, got 1"):
+        debug_check(1, "")
+    with pytest.raises(TypeError, match="msg must be a string, got 3"):
+        check(True, 3)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="shows y, which it was not given"):
+        check(True, "{y}", x=1)
+    with pytest.raises(IndexError, match="shows argument 1, but there are 1"):
+        check(True, "{} {}", 1)
+    with pytest.raises(TypeError, match="must be arrays or hashable"):
+        check(True, "{}", set())
+    with pytest.raises(TypeError, match="check_error takes the Error"):
+        check_error(None)  # type: ignore[arg-type]
+
+
+def test_effects_in_branches_of_a_batch_are_refused() -> None:
+    """Both branches would run for all, and checks of the one not taken would fail."""
+
+    def f(x: Any) -> Any:
+        return lax.cond(x > 0, positive, lambda x: x, x)
+
+    with pytest.raises(ValueError, match="index differs along the batch"):
+        checkify(fx.vmap(f))(f32(1, -1))
+    assert fx.vmap(checkify(f))(f32(1, -1))[0].get() is None
+
+
+def test_with_other_handlers() -> None:
+    def f(x: Any) -> Any:
+        y = nn.softmax(x @ fnp.ones((3, 3)))
+        y, _ = lax.scan(lambda c, _: (fnp.tanh(c @ c.T) @ c, None), y, None, 5)
+        check(x[0, 0] != 3, "three")
+        return fnp.sum(fnp.log(y))
+
+    reports: list[Any] = []
+    shown = functools.partial(progress, show=reports.append)
+    stacks: list[F] = [
+        checkify(autocast(f), all_checks),
+        autocast(checkify(f, all_checks)),
+        checkify(shown(f), all_checks),
+        shown(fx.jit(autocast(checkify(f, all_checks)))),
+        fx.jit(checkify(shown(autocast(f)), all_checks)),
+    ]
+    for g in stacks:
+        error, out = g(fnp.ones((2, 3)))
+        assert error.get() is None
+        assert_near(fnp.asarray(out).astype(fnp.bfloat16), f(fnp.ones((2, 3))))
+        assert said(g(fnp.full((2, 3), 3.0))[0]).startswith("three")
+        assert "gave NaN" in said(g(fnp.full((2, 3), fnp.nan))[0])
+    assert {r.done for r in reports} == {1, 2, 3, 4, 5}
+
+
+def test_the_laws_of_handlers() -> None:
+    def unchanged(f: F) -> F:
+        return lambda *args: checkify(f, all_checks)(*args)[1]
+
+    assert not check_interpretation(unchanged).left_out

@@ -1,0 +1,67 @@
+"""What has a type and no numbers stands for an array where only its type is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tracefx import lax
+
+
+class Duck:
+    """Neither ours nor JAX's."""
+
+    shape = (2, 3)
+    dtype = np.dtype("float16")
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
+@pytest.mark.parametrize("given", [{}, {"dtype": "int8"}, {"shape": (4,)}], ids=["same", "dtype", "shape"])
+def test_like_a_type(name: str, given: dict[str, Any]) -> None:
+    struct: Any = jax.ShapeDtypeStruct
+    for dtype in ("float32", "bfloat16", "int32", "bool", "complex64"):
+        ours = getattr(fnp, name)(fx.ShapeDtypeStruct((2, 0, 3), dtype), **given)
+        jaxs = getattr(jnp, name)(struct((2, 0, 3), dtype), **given)
+        assert (ours.shape, ours.dtype, ours.weak_type) == (jaxs.shape, jaxs.dtype, jaxs.weak_type)
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(jaxs))
+
+
+def test_full_like_a_type() -> None:
+    weak = fx.ShapeDtypeStruct((2,), "float32", weak_type=True)
+    assert fnp.full_like(weak, 3).weak_type
+    assert lax.full_like(weak, 3).weak_type
+    assert not fnp.full_like(weak, 3, dtype="float32").weak_type
+    assert fnp.full_like(Duck(), 2.5).tolist() == lax.full_like(Duck(), 2.5).tolist() == [[2.5] * 3] * 2
+
+
+def test_a_tree_of_what_eval_shape_gives() -> None:
+    types = fx.eval_shape(lambda x: {"a": x @ x.T, "b": x.sum()}, np.ones((2, 3), np.float32))
+    zeros = fx.jit(lambda: fx.tree.map(fnp.zeros_like, types))()
+    assert fx.tree.map(fnp.shape, zeros) == fx.tree.map(fnp.shape, types) == {"a": (2, 2), "b": ()}
+
+
+def test_questions_about_a_type() -> None:
+    assert (fnp.shape(Duck()), fnp.ndim(Duck()), fnp.size(Duck()), fnp.size(Duck(), 1)) == ((2, 3), 2, 6, 3)
+    assert str(fx.typeof(Duck())) == "f16[2,3]"
+    assert repr(fx.typeof(fx.ShapeDtypeStruct((), "int32", weak_type=True))) == "i32[]*"
+
+
+@pytest.mark.parametrize("bad", [[1, 2], None, "x", object()])
+def test_what_has_no_type(bad: Any) -> None:
+    for name in ("zeros_like", "shape"):
+        with pytest.raises(TypeError, match=f"{name}: a must be an array or a number"):
+            getattr(fnp, name)(bad)
+
+
+def test_a_type_without_a_shape() -> None:
+    class Wrong(Duck):
+        shape = (2, -1)
+
+    with pytest.raises(ValueError, match="zeros_like: a"):
+        fnp.zeros_like(Wrong())

@@ -1,0 +1,185 @@
+"""What is another program on a GPU than on the CPU, since XLA has no other there: run here, it does the same."""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.closeness import assert_near
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.ops.dot_algorithms import computed_on_gpus
+
+
+def exported(f: Callable[..., Any], *args: NDArray) -> Any:
+    with fx.enable_x64():
+        return jax.export.deserialize(bytearray(fx.export(fx.jit(f), platforms=["cuda"])(*args).to_jax()))
+
+
+def run_here(there: Any, *args: NDArray) -> Any:
+    """What a program for a GPU gives on the CPU."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, dataclasses.replace(there, platforms=("cpu",)).call(*args))
+
+
+def here(f: Callable[..., Any], *args: NDArray) -> Any:
+    """What it gives evaluated, by NumPy: XLA's CPU refuses some of these programs, too."""
+    with fx.enable_x64():
+        return fx.tree.map(np.asarray, f(*map(fnp.asarray, args)))
+
+
+def whole(shape: tuple[int, ...], dtype: Any, high: int) -> NDArray:
+    """Whole numbers of which the least, where there are negative ones, is `-high`."""
+    low = 0 if np.dtype(dtype).kind == "u" else -high
+    return np.asarray(np.random.default_rng(len(shape)).integers(low, high, shape)).astype(dtype)
+
+
+# ------------------------------------------------------------------ convolutions of integers
+
+CONVOLUTIONS: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {
+    "no_axes": ((2, 3), (5, 3), {"window_strides": (), "padding": ()}),
+    "steps": ((2, 3, 9), (4, 3, 2), {"window_strides": (2,), "padding": ((1, 2),)}),
+    "cut": ((2, 3, 9), (4, 3, 2), {"window_strides": (1,), "padding": ((-2, 1),)}),
+    "dilated": (
+        *((3, 2, 7, 9), (4, 2, 3, 2)),
+        {"window_strides": (2, 1), "padding": ((1, 2), (0, 1)), "lhs_dilation": (2, 1), "rhs_dilation": (1, 3)},
+    ),
+    "feature_groups": (
+        (2, 4, 5, 5),
+        (6, 2, 3, 3),
+        {"window_strides": (1, 2), "padding": "SAME", "feature_group_count": 2},
+    ),
+    "batch_groups": ((4, 3, 5, 5), (6, 3, 3, 2), {"window_strides": (1, 1), "padding": "SAME", "batch_group_count": 2}),
+    "other_axes": (
+        *((5, 6, 2, 3), (4, 3, 2, 3)),
+        {"window_strides": (1, 2), "padding": "VALID", "dimension_numbers": ("HWNC", "OHWI", "NHWC")},
+    ),
+    "three_axes": ((1, 2, 4, 4, 4), (3, 2, 2, 3, 2), {"window_strides": (1, 1, 1), "padding": "SAME"}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_integers_are_convolved_as_products(name: str) -> None:
+    lhs, rhs, keywords = CONVOLUTIONS[name]
+    x, y = whole(lhs, np.int32, 2**30), whole(rhs, np.int32, 2**30)  # whose products are taken modulo 2**32
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(x, y, **keywords)
+
+    there = exported(f, x, y)
+    assert "stablehlo.convolution" not in there.mlir_module()
+    np.testing.assert_array_equal(run_here(there, x, y), here(f, x, y))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [("int8", None), ("uint8", None), ("int8", "int32"), ("int4", "int32"), ("bool", "int32"), ("int64", None)],
+)
+def test_convolutions_of_integers_have_the_dtype_asked_for(dtype: str, wanted: str | None) -> None:
+    x, y = [fnp.asarray(whole(shape, np.int8, 2), dtype=dtype) for shape in ((2, 3, 6), (4, 3, 2))]
+    given = [np.asarray(x), np.asarray(y)]
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(x, y, (1,), "SAME", preferred_element_type=wanted)
+
+    got, want = run_here(exported(f, *given), *given), here(f, *given)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"), [("int8", "float32"), ("float16", "float32"), ("float8_e4m3", None), ("float32", "float64")]
+)
+def test_convolutions_in_other_dtypes_are_those_of_libraries(dtype: str, wanted: str | None) -> None:
+    kind = dtypes.as_dtype(dtype)
+    x, y = [whole(shape, np.int8, 3).astype(kind) for shape in ((2, 3, 6), (4, 3, 2))]
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(x, y, (1,), "SAME", preferred_element_type=wanted)
+
+    there = exported(f, x, y)
+    (line,) = [line for line in there.mlir_module().splitlines() if "stablehlo.convolution" in line]
+    wide = "f64" if wanted == "float64" else "f32"
+    assert line.count(f"x{wide}>") == 3, line
+    assert_near(run_here(there, x, y), here(f, x, y))
+
+
+# ------------------------------------------------------------------ products
+
+F8: Final = dtypes.float8_e4m3fn
+PRODUCTS: Final[tuple[tuple[DType, DType, tuple[DType, DType]], ...]] = (
+    (dtypes.int8, dtypes.int32, (dtypes.int8, dtypes.int32)),
+    (dtypes.int32, dtypes.float32, (dtypes.float32, dtypes.float32)),
+    (dtypes.bool_, dtypes.bfloat16, (dtypes.float32, dtypes.float32)),
+    (dtypes.bfloat16, dtypes.float32, (dtypes.bfloat16, dtypes.float32)),
+    (dtypes.float16, dtypes.float16, (dtypes.float16, dtypes.float16)),
+    (dtypes.float32, dtypes.float64, (dtypes.float64, dtypes.float64)),
+    (dtypes.float32, dtypes.int32, (dtypes.float32, dtypes.float32)),
+    (dtypes.float32, dtypes.complex64, (dtypes.complex64, dtypes.complex64)),
+    (dtypes.complex64, dtypes.float32, (dtypes.complex64, dtypes.complex64)),
+    (F8, F8, (F8, F8)),
+    (F8, dtypes.float32, (F8, dtypes.float32)),
+    (F8, dtypes.int32, (F8, dtypes.float32)),
+    (dtypes.float4_e2m1fn, dtypes.float32, (dtypes.bfloat16, dtypes.float32)),
+)
+
+
+@pytest.mark.parametrize(("operand", "out", "want"), PRODUCTS, ids=str)
+def test_products_are_computed_in_dtypes_that_gpus_multiply(
+    operand: DType, out: DType, want: tuple[DType, DType]
+) -> None:
+    assert computed_on_gpus(operand, out) == want
+    x = whole((2, 3), np.int8, 2).astype(operand)
+
+    def f(x: Any) -> Any:
+        return lax.dot(x, x.T, preferred_element_type=out)
+
+    got, here_too = run_here(exported(f, x), x), here(f, x)
+    assert got.dtype == out
+    assert_near(got, here_too)
+
+
+# ------------------------------------------------------------------ numbers of less than a byte
+
+NARROW: Final = ("int4", "uint4", "float4_e2m1fn")
+OF_NARROW: Final[dict[str, Callable[[Any], Any]]] = {
+    "sort": fnp.sort,
+    "argsort": fnp.argsort,
+    "argmax": fnp.argmax,
+    "of_pairs": lambda x: lax.sort((x, x[::-1]), num_keys=2),
+}
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("name", OF_NARROW)
+def test_narrow_numbers_are_put_in_order(name: str, dtype: str) -> None:
+    kind = dtypes.as_dtype(dtype)
+    x = np.asarray([[3, 0, 2, 1], [1, 2, 3, 0]]).astype(kind) * np.asarray(1 if dtype == "uint4" else -1).astype(kind)
+    got, want = run_here(exported(OF_NARROW[name], x), x), here(OF_NARROW[name], x)
+    for a, b in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_greatest_of_narrow_numbers_are_found() -> None:
+    x = np.asarray([3, 0, 2, 1, 6]).astype(ml_dtypes.float4_e2m1fn)
+    for found in (
+        run_here(exported(lambda x: lax.approx_max_k(x, 2), x), x),
+        here(lambda x: lax.approx_max_k(x, 2), x),
+    ):
+        values, places = found
+        assert values.dtype == x.dtype
+        assert values.tolist() == [6, 3]
+        assert places.tolist() == [4, 0]

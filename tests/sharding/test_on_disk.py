@@ -1,0 +1,252 @@
+"""Programs over several devices in the compilation cache: found by later processes that have such devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.lax as fx_lax
+import tracefx.numpy as fnp
+from tests.sharding.both import OURS
+from tracefx import P
+from tracefx.core.digest import executable_key, value_key
+from tracefx.core.shardings import Placing
+from tracefx.xla import entries, runtime
+from tracefx.xla import spread as xla_spread
+from tracefx.xla.backend import XlaBackend
+from tracefx.xla.entries import entry_name_over
+from tracefx.xla.lower import lower_over
+
+X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+@pytest.fixture(autouse=True)
+def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept once the source was edited, as it may be while tests run."""
+    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is the cache during the test."""
+    with fx.compilation_cache(tmp_path):
+        yield tmp_path
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was lowered, and what compiled."""
+    done: list[str] = []
+    compile_over = runtime.compile_over
+
+    def lowering(*args: Any) -> Any:
+        done.append("lowered")
+        return lower_over(*args)
+
+    def compiling(*args: Any, **kwargs: Any) -> Any:
+        done.append("compiled")
+        return compile_over(*args, **kwargs)
+
+    monkeypatch.setattr(xla_spread, "lower_over", lowering)
+    monkeypatch.setattr(runtime, "compile_over", compiling)
+    return done
+
+
+def on(*parts: Any) -> Any:
+    return fx.NamedSharding(OURS.mesh, P(*parts))
+
+
+def matmul(x: Any) -> Any:
+    return fnp.tanh(x @ x.T) + fnp.linalg.cholesky(fnp.eye(8)), x
+
+
+def by_hand(x: Any) -> Any:
+    """What is written for each device."""
+    return fx.shard_map(
+        lambda x: fx_lax.psum(x, "x") + fx_lax.axis_index("y"), mesh=OURS.mesh, in_specs=P("x"), out_specs=P("y")
+    )(x)
+
+
+def constrained(x: Any) -> Any:
+    return fx.lax.with_sharding_constraint(x * 2.0, on("y")) + 1.0
+
+
+def random(x: Any) -> Any:
+    return x + fx.random.normal(fx.random.key(0), x.shape)
+
+
+PROGRAMS: Final = (matmul, by_hand, constrained, random)
+
+
+def run(of: Any, *parts: Any) -> list[Any]:
+    """The outputs of a function, compiled as a new process does it."""
+    jaxpr = fx.make_jaxpr(of)(X).jaxpr
+    return list(XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, on(*parts))]))
+
+
+def files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.executable"))
+
+
+@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
+def test_what_was_compiled_is_loaded(of: Any, folder: Path, made: list[str]) -> None:
+    first = run(of, "x")
+    assert made == ["lowered", "compiled"]
+    second = run(of, "x")
+    assert made == ["lowered", "compiled"]
+    assert len(files(folder)) == 1
+    for a, b in zip(first, second, strict=True):
+        assert (a.sharding, a.aval) == (b.sharding, b.aval)
+        np.testing.assert_array_equal(a, b)
+    run(of, "y")
+    assert made == ["lowered", "compiled"] * 2
+
+
+def test_by_lower_and_compile(folder: Path, made: list[str]) -> None:
+    step = fx.jit(matmul, in_shardings=on("x", "y"), out_shardings=(on("y"), None), donate_argnums=0)
+    first = step.lower(X).compile()
+    second = step.lower(X).compile()
+    assert made == ["lowered", "compiled", "lowered"]
+    assert len(files(folder)) == 1
+    assert first.input_shardings == second.input_shardings
+    assert first.output_shardings == second.output_shardings
+    assert first.collectives() == second.collectives() != ()
+    assert first.cost_analysis() == second.cost_analysis()
+    assert first.memory_analysis() == second.memory_analysis()
+    for a, b in zip(first(X), second(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("harm", [b"", b"no executable", None])
+def test_what_is_damaged_is_compiled_anew(harm: bytes | None, folder: Path, made: list[str]) -> None:
+    (want, _) = run(matmul, "x")
+    (file,) = files(folder)
+    data = file.read_bytes()
+    file.write_bytes(data[:-200] + bytes(200) if harm is None else harm)
+    (got, _) = run(matmul, "x")
+    assert made == ["lowered", "compiled"] * 2
+    np.testing.assert_array_equal(got, want)
+    assert file.read_bytes() != harm
+
+
+def test_what_calls_python_is_not_kept(folder: Path) -> None:
+    def calls(x: Any) -> Any:
+        return fx.pure_callback(lambda x: np.asarray(x) + 1, fx.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    np.testing.assert_array_equal(run(calls, "x")[0], X + 1)
+    assert files(folder) == []
+
+
+def name_of(of: Any, placing: Placing, **options: Any) -> bytes | None:
+    return entry_name_over(fx.make_jaxpr(of)(X).jaxpr, frozenset(), False, placing, ([False], [True]), options)
+
+
+def test_what_separates_entries() -> None:
+    mesh, devices = OURS.mesh, tuple(OURS.mesh.flat)
+    other = fx.Mesh(mesh.devices[::-1], mesh.axis_names)
+    backwards = fx.NamedSharding(other, P("x"))
+    renamed = fx.NamedSharding(fx.Mesh(mesh.devices, ("a", "b")), P("a"))
+    names = {
+        "plain": name_of(matmul, Placing(devices, (on("x"),), (None, None))),
+        "program": name_of(constrained, Placing(devices, (on("x"),), (None, None))),
+        "input": name_of(matmul, Placing(devices, (on("y"),), (None, None))),
+        "anywhere": name_of(matmul, Placing(devices, (None,), (None, None))),
+        "output": name_of(matmul, Placing(devices, (on("x"),), (on("y"), None))),
+        "order": name_of(matmul, Placing(other.flat, (backwards,), (None, None))),
+        "axes": name_of(matmul, Placing(devices, (renamed,), (None, None))),
+        "option": name_of(matmul, Placing(devices, (on("x"),), (None, None)), xla_cpu_enable_fast_math=True),
+    }
+    assert name_of(matmul, Placing(devices, (on("x"),), (None, None))) == names["plain"]
+    assert None not in names.values()
+    assert len(set(names.values())) == len(names)
+
+
+class Elsewhere:
+    """A device of another process."""
+
+    id, platform, device_kind, process_index = 1, "cpu", "cpu", 1
+
+
+def test_what_has_no_name() -> None:
+    first = fx.devices()[0]
+    assert name_of(matmul, Placing((first, Elsewhere()), (None,), (None, None))) is None
+    free = Placing(tuple(OURS.mesh.flat), (on("x"),), (fx.NamedSharding(OURS.mesh, P(P.UNCONSTRAINED)), None))
+    assert name_of(matmul, free) is None
+
+
+def test_meshes_and_devices_have_keys() -> None:
+    """They are parameters of programs."""
+    mesh = OURS.mesh
+    keys = [
+        value_key(said)
+        for said in (mesh, fx.Mesh(mesh.devices, ("y", "x")), fx.Mesh(mesh.devices[::-1], ("x", "y")), mesh.flat[0])
+    ]
+    assert None not in keys
+    assert len(set(keys)) == 4
+    assert value_key(OURS.mesh_of((4, 2), ("x", "y"))) == keys[0]
+    programs = [fx.make_jaxpr(by_hand)(X).jaxpr for _ in "12"]
+    assert executable_key(programs[0]) == executable_key(programs[1]) is not None
+
+
+def test_one_device_that_is_not_the_first(folder: Path, made: list[str]) -> None:
+    for _ in "12":
+        jaxpr = fx.make_jaxpr(lambda x: fnp.sin(x) * 2)(X).jaxpr
+        (out,) = XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, fx.devices()[3])])
+        assert out.devices() == {fx.devices()[3]}
+    assert made == ["lowered", "compiled"]
+
+
+SECOND_PROCESS: Final = """
+    import numpy as np
+    import tracefx as fx, tracefx.numpy as fnp
+    from tracefx.xla import runtime, spread
+
+    done = []
+    for module, name in ((spread, "lower_over"), (runtime, "compile_over")):
+        def spied(*args, _real=getattr(module, name), _name=name, **kwargs):
+            done.append(_name)
+            return _real(*args, **kwargs)
+        setattr(module, name, spied)
+    mesh = fx.make_mesh((2, 2), ("data", "model"))
+    on = lambda *parts: fx.NamedSharding(mesh, fx.P(*parts))
+
+    @fx.jit
+    def step(w, x):
+        value, g = fx.value_and_grad(lambda w: fnp.sum(fnp.tanh(x @ w) ** 2))(w)
+        return value, w - 0.1 * g
+
+    w = fx.device_put(np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4), on(None, "model"))
+    x = fx.device_put(np.linspace(0, 1, 32, dtype=np.float32).reshape(4, 8), on("data"))
+    value, w = step(w, x)
+    print(done, value, w.sharding, np.asarray(w).tobytes().hex())
+"""
+
+
+def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "TRACEFX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(SECOND_PROCESS)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=True,
+        ).stdout
+        for _ in "12"
+    ]
+    assert told[0].startswith("['lower_over', 'compile_over'] ")
+    assert told[1] == "[]" + told[0].removeprefix("['lower_over', 'compile_over']")
+    assert len(files(tmp_path)) == 1

@@ -1,0 +1,370 @@
+"""What programs for GPUs call: the same kernels as JAX's, with the same types, layouts and attributes.
+
+No GPU is needed to build a program for one. JAX, told to lower for it, is asked what its programs call.
+"""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+import pytest
+from attrs import field, frozen
+from jax.lax import linalg as theirs
+from typing_extensions import override
+
+import tracefx as fx
+from tests.closeness import BESIDE_JAX, assert_near
+from tracefx.core.dtypes import NDArray
+from tracefx.lax import linalg as ours
+from tracefx.ops.linalg.eigen import unpacked
+from tracefx.xla import runtime
+from tracefx.xla.emitter import Emitter
+
+REAL: Final = ("float32", "float64")
+ALL: Final = (*REAL, "complex64", "complex128")
+GPUS: Final = ("cuda", "rocm")
+
+# ------------------------------------------------------------------ what a program calls
+
+
+def calls_of(text: str) -> list[tuple[str, str, Mapping[str, str]]]:
+    """Each custom call: its target, its types, and its attributes but for those that say how it may be cut."""
+    found = []
+    for line in text.splitlines():
+        match = re.search(r"stablehlo\.custom_call @(\w+)\([^)]*\) \{(.*)\} : (.*?)(?: loc\(.*)?$", line)
+        if match:
+            attributes = dict(_attributes(match[2]))
+            attributes["backend_config"] = attributes.pop("mhlo.backend_config", attributes.get("backend_config", "{}"))
+            for name in ("api_version", "mhlo.frontend_attributes", "sdy.sharding_rule"):
+                attributes.pop(name, None)
+            found.append((match[1], match[3], attributes))
+    return sorted(found, key=lambda call: (call[0], call[1], sorted(call[2].items())))
+
+
+def _attributes(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of what stands between braces, cut at the commas that are in no bracket and no string."""
+    depth, start = 0, 0
+    for i, character in enumerate(text + ","):
+        if character in "[{<(":
+            depth += 1
+        elif character in "]})" or (character == ">" and text[i - 1] != "-"):
+            depth -= 1
+        elif character == "," and not depth:
+            name, _, value = text[start:i].partition(" = ")
+            yield name.strip(), value
+            start = i + 1
+
+
+def our_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
+    given = [fx.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
+    return fx.export(fx.jit(f), platforms=[platform])(*given).mlir_module()
+
+
+def their_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
+    with jax.enable_x64(True):
+        return str(jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text())
+
+
+# ------------------------------------------------------------------ linear algebra
+
+
+@final
+@frozen
+class Case:
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    keywords: Mapping[str, Any] = field(factory=dict)
+    dtypes: tuple[str, ...] = ALL
+    platforms: tuple[str, ...] = GPUS
+
+    @override
+    def __str__(self) -> str:
+        said = [f"{k}={getattr(v, 'name', v)}" for k, v in self.keywords.items()]
+        return f"{self.name}-{'-'.join(['x'.join(map(str, s)) for s in self.shapes])}-{','.join(said)}"
+
+
+def case(name: str, *shapes: tuple[int, ...], **keywords: Any) -> Case:
+    return Case(name, shapes, keywords)
+
+
+CASES: Final = (
+    *[case("lu", shape) for shape in ((4, 4), (3, 5), (2, 5, 3), (2, 3, 4, 4))],
+    *[Case("lu_pivots_to_permutation", (shape,), {"permutation_size": 6}, ("int32",)) for shape in ((3,), (2, 2, 6))],
+    *[case("qr", shape, full_matrices=full) for shape in ((5, 3), (3, 5), (2, 4, 4)) for full in (True, False)],
+    *[case("qr", (2, 5, 3), pivoting=True, use_magma=magma) for magma in (None, True, False)],
+    *[case("householder_product", (*stack, 5, 3), (*stack, 2)) for stack in ((), (2,))],
+    *[case("ormqr", (5, 3), (3,), (5, 4), left=True, transpose=turned) for turned in (True, False)],
+    case("ormqr", (2, 5, 3), (2, 3), (2, 4, 5), left=False),
+    *[case("eigh", shape, lower=lower) for shape in ((4, 4), (2, 3, 3)) for lower in (True, False)],
+    *[case("eigh", (4, 4), implementation=each) for each in ("QR", "JACOBI")],
+    *[
+        case("eig", (2, 4, 4), compute_left_eigenvectors=left, compute_right_eigenvectors=right)
+        for left in (True, False)
+        for right in (True, False)
+    ],
+    *[case("eig", (4, 4), implementation=each) for each in ("MAGMA", "LAPACK")],
+    *[
+        case("svd", shape, full_matrices=full, compute_uv=vectors, algorithm=algorithm)
+        for shape in ((3, 5), (2, 5, 3), (40, 50))
+        for full, vectors in ((True, True), (False, True), (False, False))
+        for algorithm in (None, "QR", "JACOBI", "POLAR")
+    ],
+    *[case("svd", shape, full_matrices=False) for shape in ((1200, 3), (2, 3, 1200))],
+    Case("svd", ((3, 5),), {"algorithm": "DIVIDE_AND_CONQUER"}, platforms=("rocm",)),
+    *[case("cholesky", shape) for shape in ((4, 4), (2, 3, 3))],
+    Case("cholesky_update", ((4, 4), (4,)), {}, REAL, platforms=("cuda",)),
+    *[case("tridiagonal", shape, lower=lower) for shape in ((4, 4), (2, 3, 3)) for lower in (True, False)],
+    *[
+        case("tridiagonal_solve", *[(*stack, n)] * 3, (*stack, n, 2), perturb_singular=moved)
+        for stack in ((), (3,))
+        for n, moved in ((5, False), (2, True), (2, False))
+    ],
+    *[case("triangular_solve", (2, 4, 4), (2, 4, 3), left_side=True, transpose_a=turned) for turned in (True, False)],
+)
+
+
+def in_library(keywords: Mapping[str, Any], library: Any) -> dict[str, Any]:
+    """Names of implementations as the members that a library has for them."""
+    kinds = {
+        "eig": library.EigImplementation,
+        "eigh": library.EighImplementation,
+        "svd": library.SvdAlgorithm,
+    }
+    members = {**kinds["eig"].__members__, **kinds["eigh"].__members__}
+    return {
+        k: (kinds["svd"] if k == "algorithm" else members)[v] if isinstance(v, str) else v for k, v in keywords.items()
+    }
+
+
+def programs_of(case: Case, dtype: str, platform: str) -> tuple[str, str]:
+    """Our program for a GPU and JAX's."""
+    with jax.enable_x64(True):
+        args = [jax.ShapeDtypeStruct(shape, dtype) for shape in case.shapes]
+    f, g = [
+        functools.partial(getattr(library, case.name), **in_library(case.keywords, library))
+        for library in (ours, theirs)
+    ]
+    return our_text(f, args, platform), their_text(g, args, platform)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_linear_algebra_calls_what_jax_calls(case: Case) -> None:
+    # Every dtype once, and the platforms by turns: how a call depends on one does not depend on the other.
+    for i, dtype in enumerate(case.dtypes):
+        our, their = programs_of(case, dtype, case.platforms[i % len(case.platforms)])
+        assert calls_of(our) == calls_of(their)
+
+
+def cuts_of(text: str) -> list[tuple[str, str, str]]:
+    """Of each custom call of a batch: its target, how many axes are the batch's, and which sizes are the same."""
+    found = []
+    for line in text.splitlines():
+        match = re.search(
+            r"custom_call @(\w+)\(.*num_batch_dims = \"(\d+)\".*#sdy.op_sharding_rule<(.*?), custom>", line
+        )
+        if match and match[2] != "0":
+            found.append((match[1], match[2], match[3]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", ["lu", "qr", "eigh", "svd", "cholesky", "tridiagonal"])
+def test_devices_take_parts_of_a_batch_as_in_jax(name: str) -> None:
+    _, their = programs_of(case(name, (6, 5, 5)), "float32", "cuda")
+    jaxpr = fx.make_jaxpr(getattr(ours, name))(np.ones((6, 5, 5), np.float32)).jaxpr
+    emitter = Emitter(runtime.new_module("batch"), "cuda", runtime.devices()[:1] * 2)
+    emitter.function("main", jaxpr)
+    assert cuts_of(their)
+    assert cuts_of(str(emitter.module)) == cuts_of(their)
+
+
+# ------------------------------------------------------------------ what it makes of what kernels give
+
+MADE: Final = (
+    *[case("lu", shape) for shape in ((3, 5), (2, 3, 3))],
+    *[case("qr", (2, 5, 3), full_matrices=full) for full in (True, False)],
+    case("qr", (3, 5), pivoting=True),
+    case("eigh", (2, 3, 3), lower=False),
+    case("eig", (2, 3, 3)),
+    *[
+        case("svd", shape, full_matrices=full, algorithm=algorithm)
+        for shape in ((2, 5, 3), (40, 50))
+        for full, algorithm in ((True, None), (False, None), (False, "QR"), (False, "POLAR"))
+    ],
+    case("svd", (2, 3, 5), compute_uv=False),
+    case("cholesky", (2, 3, 3)),
+    case("tridiagonal", (2, 3, 3)),
+    case("tridiagonal_solve", (4,), (4,), (4,), (4, 2)),
+)
+
+
+def invented(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -> list[NDArray]:
+    """Numbers in place of a kernel's, the same for the same operands. Of the last matrix it says that it failed."""
+    rng = np.random.default_rng(zlib.crc32(b"".join([target.encode(), *[x.tobytes() for x in arrays]])))
+    found: list[NDArray] = []
+    for out in outs:
+        numbers = rng.integers(1, 1000, (2, *out.shape))
+        if out.dtype.kind == "c":
+            found.append((numbers[0] + 1j * numbers[1]).astype(out.dtype))
+        else:
+            found.append(numbers[0].astype(out.dtype))
+    if len(outs) > 1 and outs[-1].shape == outs[0].shape[:-2]:  # how each matrix went
+        found[-1] = -(np.arange(found[-1].size).reshape(found[-1].shape) == found[-1].size - 1).astype(np.int32)
+        if not found[-1].shape:
+            found[-1] = np.zeros_like(found[-1])
+    return found
+
+
+def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
+    """What a program for a GPU gives on the CPU, where numbers are invented in place of its kernels' results."""
+    functions: list[Any] = []
+
+    def calling(match: re.Match[str]) -> str:
+        results = match[4].removeprefix("(").removesuffix(")").split(", ")
+        functions.append(functools.partial(invented, match[1], list(map(spec, results))))
+        return (
+            f"stablehlo.custom_call @{runtime.host_call_target('cpu')}({match[2]}) {{api_version = 4 : i32, "
+            f"backend_config = {{index = {len(functions) - 1} : ui64}}}} : {match[3]} -> {match[4]}"
+        )
+
+    here = re.sub(
+        r"stablehlo\.custom_call @(\w+)\(([^)]*)\) \{.*\} : (\(.*?\)) -> (.*?)$", calling, text, flags=re.MULTILINE
+    )
+    assert functions
+    with runtime.lowering():
+        module = runtime.parse_module(here)
+    device = runtime.devices()[0]
+    program = runtime.compile_calling_module(module, functions, device=device)
+    return [runtime.to_numpy(out) for out in program.execute([runtime.put(x, device) for x in args])]
+
+
+def spec(tensor: str) -> runtime.ArraySpec:
+    """The type that MLIR spells `tensor<2x3xcomplex<f32>>`."""
+    *shape, element = (
+        tensor.removeprefix("tensor<").removesuffix(">").split("x", tensor.count("x") - ("complex" in tensor))
+    )
+    names = {
+        "f32": "float32",
+        "f64": "float64",
+        "complex<f32>": "complex64",
+        "complex<f64>": "complex128",
+        "i32": "int32",
+    }
+    return runtime.ArraySpec(tuple(map(int, shape)), np.dtype(names[element]))
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
+    real, imaginary = rng.normal(size=(2, *shape))
+    return np.asarray(real + 1j * imaginary if np.dtype(dtype).kind == "c" else real).astype(dtype)
+
+
+@pytest.mark.parametrize("case", MADE, ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_what_is_made_of_their_results_is_what_jax_makes_of_them(case: Case, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    given = [numbers(rng, shape, dtype) for shape in case.shapes]
+    got, want = [run_here(text, given) for text in programs_of(case, dtype, "cuda")]
+    assert len(got) == len(want)
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+# ------------------------------------------------------------------ what kernels don't do
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_eigenvectors_in_conjugate_pairs_are_unpacked(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    found = [np.linalg.eig(rng.normal(size=(7, 7)).astype(dtype)) for _ in range(3)]
+    values, vectors = [np.stack(list(map(np.asarray, parts))) for parts in zip(*found, strict=True)]
+    assert (values.imag > 0).any()
+    assert (values.imag == 0).any()
+    # As LAPACK and cuSOLVER give them: the real part in the place of the first of a pair, the imaginary one behind it.
+    packed = np.where(values.imag[:, None, :] < 0, -vectors.imag, vectors.real)
+    with fx.enable_x64():
+        np.testing.assert_array_equal(unpacked(fx.numpy.asarray(values), fx.numpy.asarray(packed)), vectors)
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_tridiagonal_equations_are_solved_without_a_kernel(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(n)
+    dl, d, du, b = [numbers(rng, shape, dtype) for shape in (*[(4, n)] * 3, (4, n, 3))]
+    if n == 2:
+        d[0, 0] = 0  # which no elimination without an exchange of rows gets over
+    with fx.enable_x64():
+        there = fx.export(fx.jit(ours.tridiagonal_solve), platforms=["cuda"])(dl, d, du, b)
+        assert "custom_call" not in there.mlir_module()
+        want = ours.tridiagonal_solve(dl, d, du, b)
+    with jax.enable_x64(True):
+        got = dataclasses.replace(jax.export.deserialize(bytearray(there.to_jax())), platforms=("cpu",)).call(
+            *map(jax.numpy.asarray, (dl, d, du, b))
+        )
+    assert_near(got, want, BESIDE_JAX)
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"), [("schur", "cuda"), ("hessenberg", "cuda"), ("qr", "tpu"), ("svd", "tpu")]
+)
+def test_what_a_platform_lacks_it_says(name: str, platform: str) -> None:
+    x = np.ones((3, 3), np.float32)
+    with pytest.raises(NotImplementedError, match=f"is computed by LAPACK.*can't be compiled for '{platform}'"):
+        fx.export(fx.jit(getattr(ours, name)), platforms=[platform])(x)
+
+
+@pytest.mark.parametrize(
+    ("f", "message"),
+    [
+        (lambda x: ours.eigh(x, implementation=ours.EighImplementation.QDWH), "QDWH is not there on GPUs"),
+        (lambda x: ours.eig(x, implementation=ours.EigImplementation.CUSOLVER), "cuSOLVER finds no left eigenvectors"),
+        (lambda x: ours.svd(x, algorithm=ours.SvdAlgorithm.DIVIDE_AND_CONQUER), "DIVIDE_AND_CONQUER is not there on"),
+    ],
+)
+def test_implementations_that_gpus_lack_are_refused(f: Callable[..., Any], message: str) -> None:
+    with pytest.raises(NotImplementedError, match=message):
+        fx.export(fx.jit(f), platforms=["cuda"])(np.ones((3, 3), np.float32))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "offers", lambda target: target == "cusolver_geev_ffi")
+    which = ours.EigImplementation.CUSOLVER if named else None
+
+    def f(x: Any) -> Any:
+        return ours.eig(x, compute_left_eigenvectors=False, implementation=which)
+
+    if not named:
+        ((target, *_),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "rocm"))
+        assert target == "hiphybrid_eig_real"
+    ((target, types, attributes),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "cuda"))
+    assert target == "cusolver_geev_ffi"
+    real, whole, info = "tensor<2x3x3xf32>", "tensor<2x3xcomplex<f32>>", "tensor<2xi32>"
+    assert types == f"({real}) -> ({real}, {whole}, {real}, {real}, {info})"
+    assert attributes["backend_config"] == "{left = false, right = true}"
+
+
+# ------------------------------------------------------------------ calls of Python functions
+
+
+@pytest.mark.parametrize("platform", GPUS)
+def test_programs_for_gpus_call_python_functions_by_another_name(platform: str) -> None:
+    assert runtime.host_call_target(platform) == "xla_ffi_python_gpu_callback"
+    with pytest.raises(NotImplementedError, match="programs for 'tpu' can't call Python functions"):
+        runtime.host_call_target("tpu")
+
+
+def test_plugins_that_are_not_there_have_no_kernels() -> None:
+    with pytest.raises(ValueError, match="there are plug-ins with kernels for cuda, rocm, got 'tpu'"):
+        runtime.plugin_kernels("tpu")
+    assert runtime.is_gpu_kernel("cusolver_getrf_ffi")
+    assert runtime.is_gpu_kernel("hipsparse_gtsv2_ffi")
+    assert not runtime.is_gpu_kernel("lapack_sgetrf_ffi")
