@@ -178,11 +178,14 @@ def test_derivatives(derivative: str) -> None:
 
 
 def test_of_what_differs() -> None:
-    same(lambda lib: inside(lib, lambda lib, w, x: lib.m.grad(lambda x: total(lib, w, x))(x), out=lib.P("x")))
-    both: Body = lambda lib, w, x: lib.m.grad(lambda w, x: total(lib, w, x), (0, 1))(w, x)  # noqa: E731  # with a type
+    def both(lib: Library, w: Any, x: Any) -> Any:
+        return lib.m.grad(lambda w, x: total(lib, w, x), (0, 1))(w, x)
+
+    def of_each(lib: Library, w: Any, x: Any) -> Any:
+        return slope(mean)(lib, lib.lax.pcast(w, "x", to="varying"), x)
+
     same(lambda lib: inside(lib, both, out=(lib.P(), lib.P("x"))))
-    cast: Body = lambda lib, w, x: slope(mean)(lib, lib.lax.pcast(w, "x", to="varying"), x)  # noqa: E731
-    same(lambda lib: inside(lib, cast, out=lib.P("x")))
+    same(lambda lib: inside(lib, of_each, out=lib.P("x")))
 
 
 def test_unchecked() -> None:
