@@ -18,6 +18,7 @@ from tracefx.core.handler import bind, bind1, current, may_vary, varies
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
+    Expandable,
     Linear,
     MappedAxis,
     Primitive,
@@ -32,7 +33,7 @@ from tracefx.ops.handing_on import HandsOn
 
 @final
 @frozen(eq=False)
-class Vary(HandsOn, Primitive, Differentiable, Transposable, Batchable):
+class Vary(HandsOn, Primitive, Expandable, Differentiable, Transposable, Batchable):
     """The operand itself, from here on one that may differ along these axes of a mesh."""
 
     name = "pvary"
@@ -41,6 +42,10 @@ class Vary(HandsOn, Primitive, Differentiable, Transposable, Batchable):
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
         return operands if flow.of_values else [operand.union(self.axes) for operand in operands]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return args  # for handlers whose values know nothing of a mesh
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

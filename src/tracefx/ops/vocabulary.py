@@ -73,7 +73,6 @@ from tracefx.ops.transcendental import (
     Tan,
     Tanh,
 )
-from tracefx.ops.varying import Vary
 from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
 
@@ -241,7 +240,6 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     OptimizationBarrier,
     # collective
     PSum,
-    Vary,
     PMax,
     PMin,
     AxisIndex,

@@ -11,6 +11,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.effects import NamedAxis
 from tracefx.core.handler import CURRENT, Handler, varies
+from tracefx.core.injection import Injected
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.values import Value
@@ -19,7 +20,6 @@ from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.recording import Recording, StageTracer
 from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import fit, instantiate
-from tracefx.ops.collective import in_shares, of_shares
 
 Aux = TypeVar("Aux")
 Flat: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
@@ -43,6 +43,22 @@ def jvp_values(
     outs, aux = run_under(handler, f, duals)
     pairs = [handler.unwrap(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
+
+
+_Change: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Value]
+
+
+@final
+@frozen
+class Shares:
+    """What makes shares of the true cotangent of a value that varies along some of these axes, and what sums them."""
+
+    made: _Change
+    summed: _Change
+
+
+SHARES: Final[Injected[Shares]] = Injected("what is done between devices")
+"""Collectives, which programs that run on no mesh need not load."""
 
 
 @final
@@ -87,7 +103,7 @@ class Sharing:
         if not self.axes:
             return cts
         return [
-            ct if isinstance(ct, Zero) else in_shares(ct, known, self.axes)
+            ct if isinstance(ct, Zero) else SHARES.value.made(ct, known, self.axes)
             for ct, known in zip(cts, self.outs, strict=True)
         ]
 
@@ -96,7 +112,7 @@ class Sharing:
         if not self.axes:
             return cts
         return [
-            ct if ct is None or isinstance(ct, Zero) else of_shares(ct, known, self.axes)
+            ct if ct is None or isinstance(ct, Zero) else SHARES.value.summed(ct, known, self.axes)
             for ct, known in zip(cts, self.ins, strict=True)
         ]
 

@@ -22,9 +22,11 @@ from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.core.trees import PyTree
 from tracefx.core.varying import ACTUAL
 from tracefx.interpreters.named_axes import NamedAxes
+from tracefx.ops.collective import in_shares, of_shares
 from tracefx.ops.shape import expand_dims, squeeze
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
+from tracefx.transforms.linearization import SHARES, Shares
 from tracefx.transforms.pipelines import HeldTree, Preserving, TransformOf, check_flag, hold
 from tracefx.transforms.tracing import TRACES, keepable, signature, trace
 from tracefx.transforms.transformed import made_by
@@ -32,6 +34,9 @@ from tracefx.transforms.vmap import mapped_dim, mapped_size
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+SHARES.provide(lambda: Shares(in_shares, of_shares))
 
 
 def _names(given: Iterable[str]) -> frozenset[str]:
@@ -232,11 +237,14 @@ def shard_map(
     is the one in use. With `axis_names`, `f` runs apart along these axes alone. Without `f` it is what makes such
     functions, as a decorator does.
 
-    A derivative that is taken inside of `f` is that of what one device computes: sum it over the devices that share
-    what it is with respect to. A derivative of the whole, taken outside, needs no more thought.
+    A derivative that is taken inside of `f` is that of the whole: with respect to an array that is the same on all
+    devices it is the sum of what they have of it, and of an output that is the same everywhere it is counted once. It
+    is noted of arrays along which axes they may differ (`typeof(x).vma`); `tracefx.lax.pcast` makes one each device's
+    own. A backward pass of `custom_vjp` is given such cotangents, and gives such ones.
 
     Raises ValueError for arrays that can't be cut so, and for an output that may differ along an axis that its
-    specification doesn't name; `check_vma=False` leaves that to you.
+    specification doesn't name. With `check_vma=False` nothing is noted nor checked, and a derivative that is taken
+    inside is that of what one device computes.
 
     >>> from tracefx import P, lax, make_mesh
     >>> def normalized(x):
