@@ -8,15 +8,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: help test laws demo parallel bench docs lint format types unit clean
+.PHONY: help test laws demo parallel bench test-gpu bench-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test     lint, formatting, types and tests"
-	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take"
+	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: 25 minutes"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"
 	@echo "make bench    ratios of tracefx to JAX"
+	@echo "make test-gpu  what runs on an NVIDIA GPU is what the host computes"
+	@echo "make bench-gpu ratios of tracefx to JAX on that GPU, into benchmarks/results"
 	@echo "make docs     the documentation as a site, site/index.html"
 	@echo "make format   rewrite the files as lint and formatter want them"
 	@echo "make clean    remove the virtual environment and all caches"
@@ -38,6 +40,20 @@ parallel: $(VENV)/.demo
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# A GPU is looked for before 3 GB are installed for it. Products of float32 are computed in float32, as the tolerances
+# have it: by default GPUs since 2020 round the factors to 11 bits.
+test-gpu: has-gpu $(VENV)/.gpu
+	TRACEFX_PLATFORM=gpu JAX_PLATFORMS= NVIDIA_TF32_OVERRIDE=0 XLA_FLAGS=--xla_gpu_enable_triton_gemm=false \
+	$(BIN)/python -m pytest -q tests/gpu
+
+bench-gpu: has-gpu $(VENV)/.gpu
+	$(BIN)/python -m benchmarks.gpu
+
+has-gpu:
+	@command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus | grep -q '^GPU' || { \
+		echo "There is no NVIDIA GPU here: nvidia-smi, which comes with its driver, lists none. docs/gpus.md says what else there is."; \
+		exit 1; }
 
 # The variable turns off what the theme says of its successor.
 docs: $(VENV)/.docs
@@ -80,6 +96,11 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made
 $(VENV)/.bench: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what the benchmarks need"
 	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.gpu: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx, what its tests need, and jax with CUDA"
+	@$(PIP) --editable '.[test,demo,docs,bench,gpu]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.made

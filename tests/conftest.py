@@ -45,5 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
     # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+    # Whatever the machine has: what is asked of GPUs is in tests/gpu, and says where it runs.
+    for variable in ("TRACEFX_PLATFORM", "JAX_PLATFORMS"):
+        os.environ.setdefault(variable, "cpu")
     cheap = flags() if config.getoption("--hypothesis-profile") != "long" else ""
     os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={DEVICES} {cheap}")

@@ -90,3 +90,23 @@ def test_importing_and_eager_work_load_what_most_programs_need() -> None:
         """,
     )
     assert out == "[]\n['control.scan', 'control.custom_jvp']\n"
+
+
+def test_what_is_loaded_inside_of_a_trace_leaves_nothing_there() -> None:
+    out = run(
+        {"jax"},
+        """
+        import tracefx as fx, tracefx.numpy as fnp
+
+        def f(x):
+            for house in (fx, fx.numpy, fx.lax):
+                for name in dir(house):
+                    getattr(house, name)
+            return x * 2
+
+        print(len(fx.make_jaxpr(f)(3.0).eqns))
+        carry, _ = fx.lax.scan(lambda c, x: (c + x, c), 0.0, fnp.arange(3.0))
+        print(carry, fx.nn.relu(-1.0), fx.random.uniform(fx.random.key(0)) < 1)
+        """,
+    )
+    assert out == "1\n3.0 0.0 True\n"

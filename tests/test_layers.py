@@ -140,7 +140,7 @@ def _imports_of(module: str, is_package: bool, node: ast.AST, *, late: bool, typ
 
 def _is_type_checking(test: ast.expr) -> bool:
     match test:
-        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+        case ast.Name(id="TYPE_CHECKING" | "_TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
             return True
         case _:
             return False

@@ -76,6 +76,7 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 P = PartitionSpec
+__version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from tracefx import custom_batching as custom_batching

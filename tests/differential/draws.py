@@ -11,7 +11,7 @@ from tests.differential.records import INF, NAN, Call, Function, Library, Record
 from tracefx.testing.tolerances import Ulps
 
 WORDS: Final = np.array([17, 4_000_000_003], np.uint32)
-ROUNDED: Final = Ulps(64, 64, 8, least=0.25)
+ROUNDED: Final = Ulps(16, 16, 4, least=0.25)
 """For functions of draws: XLA's, which JAX puts together otherwise."""
 TWO: Final = f32(0.5, 2.0)
 SHAPES: Final = f32(0.05, 0.7, 1.0, 3.0, 40.0)

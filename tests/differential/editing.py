@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
+from tests.closeness import BESIDE_JAX
 from tests.differential.records import Known, Record, Weak, bools, c_grid, call, f32, grid, i32, record
-from tracefx.testing.tolerances import ELEMENTARY, SUMMED, Ulps, ulps_of
+from tracefx.testing.tolerances import ELEMENTARY, SUMMED, ulps_of
 
 X: Final = grid(3, 4)
 V: Final = grid(5)
 FEW: Final = ("bool", "int32", "bfloat16", "float32", "complex64")
-MAPPED: Final = Ulps(64, 64, 8, least=1.0)
 
 RECORDS: Final[tuple[Record, ...]] = (
     # ------------------------------------------------------------------ edited
@@ -125,7 +125,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=[call(grid(4), grid(4)), call("a", V), call(grid(2, 3), grid(3, 3))],
         dtypes=("int32", "bfloat16", "float32", "complex64"),
-        ulps=MAPPED,
+        ulps=BESIDE_JAX,
     ),
     record(
         "kron",
@@ -170,7 +170,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(0, 1, 0),
         ],
         refused=[call("a", 1), call(0, 1, 2.5), call(0, 1, -1)],
-        ulps=Ulps(64, 64, 16),
+        ulps=ELEMENTARY,
     ),
     record(
         "geomspace",
@@ -183,7 +183,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=[call("a", 1), call(1, 2, 2.5)],
         dtypes=("int32", "float32", "float64"),
-        ulps=Ulps(64, 64, 16),
+        ulps=ELEMENTARY,
     ),
     record(
         "vander",

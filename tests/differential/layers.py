@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.differential.draws import WORDS
 from tests.differential.records import Call, Function, Library, Record, bools, call, grid, i32, record
-from tracefx.testing.tolerances import PROGRAM, Ulps
+from tracefx.testing.tolerances import PROGRAM, SUMMED
 
 QUERY, KEY, VALUE = grid(1, 2, 4, 2), grid(1, 3, 2, 2, seed=1), grid(1, 3, 2, 2, seed=2)
 MANY: Final = [np.concatenate([x, x[:, ::-1]]) for x in (QUERY, KEY, VALUE)]
@@ -39,9 +39,8 @@ def initializer(name: str, *calls: Call, of: Callable[[Any], Function] | None = 
         args, kwargs = c.arguments
         return call(WORDS, *args, **kwargs)
 
-    exact = Ulps(256, 256, 8, least=0.25, beside_largest=True)
     values = [keyed(c) for c in calls or (call(),)]
-    options: Any = {"dtypes": (), "derivatives": False, "batched": False, "ulps": exact}
+    options: Any = {"dtypes": (), "derivatives": False, "batched": False, "ulps": SUMMED}
     return record(name, module="nn.initializers", values=values, via=via, **options)
 
 

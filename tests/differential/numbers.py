@@ -79,6 +79,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(f32(INF, -INF, INF, 1e4), f32(INF, -INF, -INF, 1e4)), call(1, 2.5)],
         refused=[call("a", 1)],
         dtypes=("bool", "int32", "bfloat16", "float16", "float32"),
+        # Where the sum of the powers is near 1, its logarithm is near 0.
         ulps=Ulps(4, 4, 2, least=1.0),
     ),
     record(

@@ -6,15 +6,15 @@ from typing import Final
 
 import numpy as np
 
+from tests.closeness import BESIDE_JAX
 from tests.differential.records import Record, c_grid, call, f32, grid, i32, record
-from tracefx.testing.tolerances import SUMMED, Ulps
+from tracefx.testing.tolerances import ELEMENTARY, SUMMED, ULPS, Ulps
 
 P: Final = grid(4)
 Q: Final = grid(3, seed=1)
 FEW: Final = ("int32", "bfloat16", "float32", "complex64")
-SPECTRAL: Final = Ulps(512, 512, least=1.0, beside_largest=True)
+SPECTRAL: Final = Ulps(64, 64, least=1.0, beside_largest=True)
 """For what comes of decompositions of matrices."""
-WINDOW: Final = Ulps(16, 16, least=1.0)
 
 
 def window(name: str) -> Record:
@@ -24,7 +24,7 @@ def window(name: str) -> Record:
         refused=[call(-1), call(None)],
         derivatives=False,
         batched=False,
-        ulps=WINDOW,
+        ulps=BESIDE_JAX,
     )
 
 
@@ -80,7 +80,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(P, 3), call(P, 0), call(i32(1, 2, 3), k=2)],
         refused=[call(P, -1), call(P, 1.5), call("a"), call(P, 2, f32(1, 2, 3))],
         dtypes=FEW,
-        ulps=Ulps(1, 1, 1, parts=4),
+        ulps=ULPS["div"],
     ),
     window("bartlett"),
     window("blackman"),
@@ -92,14 +92,14 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(-1, 1.0)],
         derivatives=False,
         batched=False,
-        ulps=Ulps(64, 64, least=1.0),
+        ulps=BESIDE_JAX,
     ),
     record(
         "i0",
         call(grid(4, low=-6, high=6)),
         values=[call(f32(0, 50)), call(2)],
         refused=[call("a"), call(c_grid(2))],
-        ulps=Ulps(16, 16, 4),
+        ulps=ELEMENTARY,
         dtypes=("int32", "bfloat16", "float32", "float64"),
     ),
     record(

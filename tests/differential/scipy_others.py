@@ -12,9 +12,7 @@ import jax.scipy.ndimage  # noqa: F401  # JAX has them as attributes only then
 import numpy as np
 
 from tests.differential.records import Call, Function, Library, Record, Weak, c_grid, call, f32, grid, i32, record
-from tracefx.testing.tolerances import Ulps
-
-ROUNDED: Final = Ulps(16, 16, 4, least=1.0, beside_largest=True)
+from tracefx.testing.tolerances import SUMMED
 
 
 def scipy(module: str, name: str, *calls: Call, of: Callable[[Any], Function] | None = None, **kw: Any) -> Record:
@@ -25,7 +23,7 @@ def scipy(module: str, name: str, *calls: Call, of: Callable[[Any], Function] | 
         f: Function = getattr(found, name) if of is None else of(found)
         return f
 
-    return record(name, *calls, module=f"scipy.{module}", via=via, ulps=kw.pop("ulps", ROUNDED), **kw)
+    return record(name, *calls, module=f"scipy.{module}", via=via, ulps=kw.pop("ulps", SUMMED), **kw)
 
 
 # ------------------------------------------------------------------ images

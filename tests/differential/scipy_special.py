@@ -9,10 +9,11 @@ import jax.scipy.special  # noqa: F401  # JAX has it as an attribute only then
 import numpy as np
 import scipy.special
 
+from tests.closeness import BESIDE_JAX
 from tests.differential.records import INF, NAN, Call, Record, Weak, c64, c_grid, call, f32, grid, i32, reference
 from tests.differential.scipy_others import scipy as scipy_record
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.tolerances import PROGRAM, Ulps
+from tracefx.testing.tolerances import PROGRAM, SUMMED, Ulps
 
 FINITE: Final = f32(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, NAN)
 ENDS: Final = np.append(FINITE, f32(INF, -INF))
@@ -56,7 +57,7 @@ def special(
     all_values = [np.concatenate([x, end]) for x, end in zip(operands, ends, strict=True)] if ends else operands
     by = reference(
         getattr(scipy.special, name),
-        Ulps(exact, exact, exact, least=zeros),
+        Ulps(exact, exact, exact, least=zeros),  # each function's own: what its series and fractions lose
         call(*operands),
         values=[call(*all_values)],
         slopes=slopes,
@@ -163,7 +164,7 @@ def harmonic(n: NDArray, m: NDArray, theta: NDArray, phi: NDArray, n_max: int) -
 
 
 def over_axes(name: str, *more: Call) -> Record:
-    by = reference(getattr(scipy.special, name), Ulps(16, 16, 16), call(X), call(X, axis=0), values=[call(X, axis=1)])
+    by = reference(getattr(scipy.special, name), SUMMED, call(X), call(X, axis=0), values=[call(X, axis=1)])
     refused = [call("a"), call(X, axis=2)]
     kw: Any = {"reference": by, "refused": refused, "dtypes": ("int32", "float16"), "batched": False}
     return scipy_record("special", name, call(X), *more, typed=[call(Weak(X))], ulps=PROGRAM, **kw)
@@ -173,8 +174,8 @@ OTHERS: Final = (
     scipy_record(
         "special",
         "bernoulli",
-        # JAX's are exact to four digits.
-        ulps=Ulps(f32=2.0**13),
+        # JAX's are exact to five digits.
+        ulps=Ulps(f32=32),
         values=[call(8), call(0), call(1)],
         refused=[call(-1), call("a")],
     ),
@@ -183,7 +184,11 @@ OTHERS: Final = (
         "bessel_jn",
         typed=[call(f32(0.5, 7.0), v=2)],
         reference=reference(
-            bessels, Ulps(4096, 128, least=1e-2), call(FAR, v=6), call(np.float32(2.5), v=2), values=[call(FAR, v=6)]
+            bessels,
+            Ulps(128, 128, least=1e-2),  # the recurrence loses some digits beside zeros
+            call(FAR, v=6),
+            call(np.float32(2.5), v=2),
+            values=[call(FAR, v=6)],
         ),
         refused=[call(f32(1), v=-1), call("a", v=1)],
     ),
@@ -193,7 +198,7 @@ OTHERS: Final = (
         call(f32(3.5, 2.25), 2),
         typed=[call(Weak(X + 4), 2), call(i32(3), 2)],
         ulps=PROGRAM,
-        reference=reference(scipy.special.multigammaln, Ulps(16, 16, least=1.0), call(even(2, 20), 3)),
+        reference=reference(scipy.special.multigammaln, BESIDE_JAX, call(even(2, 20), 3)),
         refused=[call("a", 2)],
         dtypes=("float16",),
         batched=False,
@@ -202,7 +207,8 @@ OTHERS: Final = (
         "special",
         "sph_harm_y",
         values=[call(i32(1, 2), i32(0, -1), f32(0.5, 0.25), f32(1, 2), n_max=3)],
-        reference=reference(harmonic, Ulps(64, 64, least=0.1), HARMONIC, values=[HARMONIC]),
+        # Terms of the recurrence for Legendre's functions cancel.
+        reference=reference(harmonic, Ulps(32, 32, least=0.1), HARMONIC, values=[HARMONIC]),
         ulps=PROGRAM,
         derivatives=False,
     ),

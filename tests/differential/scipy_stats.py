@@ -248,7 +248,7 @@ OF_SAMPLES: Final = (
         of=lambda module: module.poisson.entropy,
         reference=reference(
             scipy.stats.poisson.entropy,
-            Ulps(2.0**14, 32),
+            Ulps(2.0**12, 16),  # SciPy stops adding where terms are small beside the sum
             call(f32(0.5, 5)),
             values=[call(f32(0, 0.5, 5, 59, 99, 101, 500, -1))],
         ),

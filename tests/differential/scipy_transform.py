@@ -8,10 +8,9 @@ from typing import Any, Final
 import jax.scipy.spatial.transform  # noqa: F401  # JAX has it as an attribute only then
 import numpy as np
 
+from tests.closeness import BESIDE_JAX
 from tests.differential.records import Call, Function, Library, Record, call, f32, grid, record
-from tracefx.testing.tolerances import Ulps
 
-ROUNDED: Final = Ulps(32, 32, least=1.0)
 QUATS: Final = grid(3, 4)
 ONE: Final = f32(0.5, -0.25, 1.0, 0.75)
 VECTORS: Final = grid(3, 3, seed=1)
@@ -23,7 +22,7 @@ def rotation(name: str, of: Callable[[Any], Function], *calls: Call, **kw: Any) 
     def via(library: Library) -> Function:
         return of(library.root.scipy.spatial.transform)
 
-    kw = {"dtypes": (), "batched": False, "derivatives": False, "ulps": ROUNDED, **kw}
+    kw = {"dtypes": (), "batched": False, "derivatives": False, "ulps": BESIDE_JAX, **kw}
     return record(name, *calls, module="scipy.spatial.transform", via=via, **kw)
 
 

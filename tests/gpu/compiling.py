@@ -36,8 +36,8 @@ KNOWN: Final[Mapping[str, str]] = {
 # ------------------------------------------------------------------ a worker
 
 
-def work(start: int, every: int) -> None:
-    """Compiles one program after another; a line of JSON for each."""
+def work(start: int, every: int, only: Sequence[str]) -> None:
+    """Compiles one program after another, of some groups or of all; a line of JSON for each."""
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -54,7 +54,7 @@ def work(start: int, every: int) -> None:
         return None
 
     for i, program in enumerate(source.programs()):
-        if i < start or i % every:
+        if i < start or i % every or (only and program.group not in only):
             continue
         _say(place=i, group=program.group, name=program.name)
         calls = {}
@@ -83,11 +83,12 @@ def _say(**what: Any) -> None:
 # ------------------------------------------------------------------ the command
 
 
-def run(every: int) -> Iterator[dict[str, Any]]:
+def run(every: int, only: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What workers say of all programs. One that takes XLA down with it is refused, and the next worker goes on."""
     start = 0
     while True:
         command = [sys.executable, "-m", "tests.gpu.compiling", "--work", str(start), "--every", str(every)]
+        command += ["--only", *only] if only else []
         last: dict[str, Any] = {}
         with tempfile.TemporaryFile("w+") as said:
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as worker:
@@ -128,15 +129,16 @@ def report(found: Sequence[Mapping[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.gpu.compiling", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one program of N")
+    parser.add_argument("--only", nargs="+", default=[], metavar="GROUP", help="some groups of programs")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the report is written, too")
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work is not None:
-        work(options.work, options.every)
+        work(options.work, options.every, options.only)
         return
     found = []
     with contextlib.suppress(KeyboardInterrupt):  # after which it reports on what it got to
-        for each in run(options.every):
+        for each in run(options.every, options.only):
             found.append(each)
             if len(found) % 50 == 0:
                 sys.stderr.write(f"{len(found)} programs, now {each['group']}: {each['name']}\n")

@@ -199,12 +199,12 @@ def _collective(f: Callable[[Any, Any], Any]) -> Made:
     def one(x: Any) -> Any:
         return f(lax, x[0])[None]
 
-    mesh = fx.make_mesh((SIZE,), ("i",))
+    mesh = fx.make_mesh((SIZE,), ("i",), devices=fx.devices("cpu")[:SIZE])
     return fx.shard_map(one, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False), (X,)
 
 
 def _sharded() -> Made:
-    mesh = fx.make_mesh((SIZE,), ("batch",))
+    mesh = fx.make_mesh((SIZE,), ("batch",), devices=fx.devices("cpu")[:SIZE])
     (tokens,) = gpt.text()
     params = fx.device_put(gpt.parameters(), fx.sharding.NamedSharding(mesh, P()))
     batch = fx.device_put(tokens, fx.sharding.NamedSharding(mesh, P("batch")))

@@ -6,11 +6,9 @@ Each part is run by all of the processes at once, and ends with an error in thos
 from __future__ import annotations
 
 import os
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pytest
@@ -18,17 +16,12 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
+from tests.sharding.processes_that_end import DONE as DONE
+from tests.sharding.processes_that_end import initialize, run
 from tracefx import NamedSharding, P, lax, random
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import DERIVATIVE, ULPS
-
-DONE: Final = "all is as it should be"
-
-
-def initialize(i: int, n: int, port: str, **options: object) -> None:
-    given: dict[str, Any] = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, **options}
-    fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **given)
 
 
 def on_mesh(x: NDArray, mesh: fx.Mesh, *axes: str | tuple[str, ...] | None) -> Array:
@@ -190,39 +183,6 @@ def helpers(i: int, n: int) -> None:
     fx.distributed.barrier("here again")
 
 
-def dying(i: int, n: int, port: str) -> None:
-    """Process DEAD is killed, the others wait for it in a program."""
-    initialize(i, n, port, heartbeat_timeout_seconds=3)
-    mesh = fx.make_mesh((fx.device_count(),), ("x",))
-    x = on_mesh(np.ones(8, np.float32), mesh, "x")
-    assert float(fx.jit(fnp.sum)(x)) == 8.0
-    if i == int(os.environ["DEAD"]):
-        os._exit(9)
-    sys.stdout.write(f"{float(fx.jit(fnp.max)(x))} came although nobody was there\n")
-    time.sleep(60)
-
-
-def failing(i: int, n: int, port: str) -> None:
-    """Process DEAD raises an error, the others do something else for long."""
-    initialize(i, n, port, heartbeat_timeout_seconds=3)
-    assert fx.process_count() == n
-    if i == int(os.environ["DEAD"]):
-        raise ValueError("this one went wrong")
-    time.sleep(60)
-
-
-def leaving(i: int, n: int, port: str) -> None:
-    """Process 1 waits for the others, but not for long."""
-    initialize(i, n, port, shutdown_timeout_seconds=1 if i == 1 else 60)
-    assert fx.process_count() == n
-    tired = Path(os.environ["TIRED"])
-    while i == 0 and not tired.exists():
-        time.sleep(0.05)
-    with pytest.raises(fx.distributed.ProcessesError, match=f"shutdown: not all of {n} processes came to their end"):
-        fx.distributed.shutdown()
-    tired.touch()
-
-
 def caching(i: int, n: int, port: str) -> None:
     """All processes keep their programs in one place."""
     initialize(i, n, port, local_device_ids=[0, 1])
@@ -240,11 +200,7 @@ def caching(i: int, n: int, port: str) -> None:
             assert_near(out, np.sin(np.ones(4)) * 3, ULPS["sin"])
 
 
-PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {
-    f.__name__: f for f in (working_together, dying, failing, leaving, caching)
-}
+PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {f.__name__: f for f in (working_together, caching)}
 
 if __name__ == "__main__":
-    part, index, count, at = sys.argv[1:]
-    PARTS[part](int(index), int(count), at)
-    sys.stdout.write(f"{DONE}\n")
+    run(PARTS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from demo.parallel.__main__ import main
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import by_hand, new_state, step_of, train
 from tests.closeness import assert_near
@@ -46,16 +47,23 @@ def test_weights_stay_in_parts() -> None:
     assert moved.params.blocks.up.sharding.is_equivalent_to(part, 3)
 
 
-def test_in_two_processes() -> None:
-    command = [sys.executable, "-m", "demo.parallel", "--steps", "3"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "XLA_FLAGS": ""}
-    told = []
-    for options in (["--alone"], ["--processes", "2", "--by-hand"]):
-        run = subprocess.run(
-            [*command, *options], cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert run.returncode == 0, run.stderr
-        lines = [line.split() for line in run.stdout.splitlines() if line.startswith("step")]
-        told.append(np.array([int(line[3].replace(".", "")) for line in lines]))  # in units of the last digit
-    assert len(told[0]) == 4
-    assert np.abs(told[1] - told[0]).max() <= 1, told  # as it may have been rounded up or down
+def losses(said: str) -> list[int]:
+    """What the program says of them, in units of the last digit."""
+    lines = [line.split() for line in said.splitlines() if line.startswith("step")]
+    return [int(line[3].replace(".", "")) for line in lines]
+
+
+def test_in_two_processes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
+    monkeypatch.setenv("XLA_FLAGS", " ".join(flags))  # to which the program adds
+    main(["--steps", "2", "--alone"])
+    alone = losses(capsys.readouterr().out)
+    command = [sys.executable, "-m", "demo.parallel", "--steps", "2", "--processes", "2", "--by-hand"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "XLA_FLAGS": " ".join(flags)}
+    run = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    together = losses(run.stdout)
+    assert len(alone) == len(together) == 3
+    assert np.abs(np.subtract(together, alone)).max() <= 1, (together, alone)  # as it may have been rounded up or down

@@ -18,7 +18,8 @@ import pytest
 from attrs import frozen
 
 import tracefx as fx
-from tests.sharding.processes import DONE
+from tests.sharding import processes_that_end
+from tests.sharding.processes_that_end import DONE
 from tracefx.xla.runtime.gathering import Hello, ProcessesError, await_others, report
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -45,6 +46,7 @@ def free_port() -> int:
 
 def together(part: str, count: int, devices: int, **variables: str) -> list[Ended]:
     """Runs a part of `processes.py` in so many processes with so many devices each, which are all over afterwards."""
+    module = "processes_that_end" if part in processes_that_end.PARTS else "processes"
     port = str(free_port())
     said = os.environ.get("XLA_FLAGS", "").split()
     flags = [flag for flag in said if "device_count" not in flag]
@@ -53,7 +55,7 @@ def together(part: str, count: int, devices: int, **variables: str) -> list[Ende
     environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "PYTHONPATH": os.pathsep.join(paths), **variables}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.sharding.processes", part, str(i), str(count), port],
+            [sys.executable, "-m", f"tests.sharding.{module}", part, str(i), str(count), port],
             cwd=PROJECT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -96,23 +98,29 @@ def test_processes_compute_what_one_does_and_end_without_a_word(count: int, devi
     assert all(DONE in e.out and not e.err for e in ended), told(ended)
 
 
-@pytest.mark.parametrize("dead", [0, 1])
-def test_others_end_with_an_error_when_one_is_killed(dead: int) -> None:
-    ended = together("dying", 2, 1, DEAD=str(dead))
-    assert ended[dead].code == 9, told(ended)
-    other = ended[1 - dead]
-    assert other.code not in (0, None), told(ended)
-    assert "another task died" in other.err or "ExecutionError" in other.err, told(ended)
-    assert "came although" not in other.out, told(ended)
+def with_each_dead(part: str) -> list[tuple[Ended, Ended]]:
+    """How two processes end if the first goes, and if the second does: the one that went, and the other."""
+    with ThreadPoolExecutor(2) as pool:  # what they do most is to wait
+        first, second = pool.map(lambda dead: together(part, 2, 1, DEAD=str(dead)), (0, 1))
+    return [(first[0], first[1]), (second[1], second[0])]
 
 
-@pytest.mark.parametrize("dead", [0, 1])
-def test_one_with_an_error_waits_for_none_and_others_learn_of_it(dead: int) -> None:
-    ended = together("failing", 2, 1, DEAD=str(dead))
-    assert ended[dead].code == 1, told(ended)
-    assert ended[dead].err.endswith("ValueError: this one went wrong\n"), told(ended)
-    assert ended[1 - dead].code not in (0, None), told(ended)
-    assert "another task died" in ended[1 - dead].err, told(ended)
+def test_others_end_with_an_error_when_one_is_killed() -> None:
+    for dead, other in with_each_dead("dying"):
+        said = told([dead, other])
+        assert dead.code == 9, said
+        assert other.code not in (0, None), said
+        assert "another task died" in other.err or "ExecutionError" in other.err, said
+        assert "came although" not in other.out, said
+
+
+def test_one_with_an_error_waits_for_none_and_others_learn_of_it() -> None:
+    for dead, other in with_each_dead("failing"):
+        said = told([dead, other])
+        assert dead.code == 1, said
+        assert dead.err.endswith("ValueError: this one went wrong\n"), said
+        assert other.code not in (0, None), said
+        assert "another task died" in other.err, said
 
 
 def test_one_that_waited_for_long_enough_at_its_end_says_so(tmp_path: Path) -> None:

@@ -64,6 +64,11 @@ class Runnable(Protocol):
         """`on_buffers` for a program with one output, which it gives; None where that is."""
         ...
 
+    @property
+    def away(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
+        """Where inputs that nobody put anywhere lie, and `on_buffers` of them; None if that is the host."""
+        ...
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -37,3 +38,13 @@ def keys_of(array: NDArray, dtype: DType) -> NDArray:
     if not dtypes.is_key(dtype):
         return array
     return np.ascontiguousarray(array).view(dtype).reshape(array.shape[:-1])
+
+
+def on_words(function: Callable[..., Sequence[NDArray]], takes: Sequence[DType]) -> Callable[..., list[NDArray]]:
+    """A function of arrays of these dtypes, as one in whose arguments and results random keys are words."""
+
+    def called(*arrays: NDArray) -> list[NDArray]:
+        given = [keys_of(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
+        return [words_of(out) for out in function(*given)]
+
+    return called

@@ -199,6 +199,14 @@ class SingleDeviceSharding(Sharding):
         return True
 
 
+def alone_on(device: Device) -> SingleDeviceSharding:
+    """The sharding of what lies on one device: always the same object, as calls look for that first."""
+    return _alone_on(device)  # type: ignore[arg-type]  # devices are hashable, which their protocol need not say
+
+
+_alone_on = functools.lru_cache(maxsize=4096)(SingleDeviceSharding)
+
+
 @final
 @frozen(repr=False)
 class NamedSharding(Sharding):

@@ -36,10 +36,11 @@ class ConcreteArray(Array):
     one of those.
     """
 
-    __slots__ = ("__weakref__", "aval", "buffer", "host")
+    __slots__ = ("__weakref__", "aval", "away", "buffer", "host")
     aval: ShapedArray  # slots in place of properties, since every dispatch reads them
     buffer: Buffer | None  # on a device, if there is one yet
     host: NDArray | None  # in host memory, if they are there; `numpy` gives them wherever they are
+    away: tuple[Sharding, Buffer]  # a copy on another device that programs took them to; missing where there is none
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
@@ -78,6 +79,8 @@ class ConcreteArray(Array):
         buffer, self.host = self.buffer, None
         if buffer is not None:
             BACKEND.value.delete(buffer)
+        if hasattr(self, "away"):
+            del self.away
 
     @override
     def on_device_size_in_bytes(self) -> int:

@@ -16,7 +16,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Sharding, SingleDeviceSharding, as_sharding, require_cut
+from tracefx.core.shardings import Sharding, alone_on, as_sharding, require_cut
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
@@ -195,7 +195,7 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     default = backend.default_device
     device = default if to is None else to
     if device is not default or not backend.is_on_host:
-        found = placed(x, SingleDeviceSharding(device), "device_put: the array")
+        found = placed(x, alone_on(device), "device_put: the array")
         assert isinstance(found, ShardedArray)
         if found is x and not x.committed:
             return ShardedArray(x.aval, found.buffer, found.placed)

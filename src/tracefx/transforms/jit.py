@@ -185,12 +185,30 @@ class Jitted(Generic[P, R]):
         buffers, avals, place = [], ready.avals, 0
         for x in given:  # for an argument or two, `zip` and `enumerate` take longer than counting
             if type(x) is not ConcreteArray or x.aval is not avals[place] or x.buffer is None:
-                return self._call(args, kwargs)
+                return self._call(args, kwargs) if ready.program.away is None else self._call_away(ready, given, args)
             buffers.append(x.buffer)
             place += 1  # noqa: SIM113
         if (run := ready.on_buffers) is not None:
             return run(buffers)  # type: ignore[return-value]  # an R
         return cast(R, ready.out_tree.unflatten(ready.program(given)))  # type: ignore[arg-type]  # arrays
+
+    def _call_away(self, ready: Ready, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
+        """A call where programs run on another device than the host's, which arrays may be on that nobody put there."""
+        assert ready.program.away is not None
+        lies, run = ready.program.away
+        buffers = []
+        for x, aval in zip(given, ready.avals, strict=True):
+            if type(x) is ShardedArray:
+                if x.aval is not aval or x.placed is not lies or x.committed:
+                    return self._call(args, {})
+                buffers.append(x.buffer)
+            elif type(x) is ConcreteArray and x.aval is aval and (kept := getattr(x, "away", None)) is not None:
+                if kept[0] is not lies:
+                    return self._call(args, {})
+                buffers.append(kept[1])
+            else:
+                return self._call(args, {})
+        return cast(R, ready.out_tree.unflatten(run(buffers)))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """A call of any kind."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, CompositeAttr, Dims, Layouts, Text
+from tracefx.core.meshes import Part, Unconstrained, names_in
 from tracefx.xla import runtime
 
 
@@ -87,3 +88,10 @@ def composite_attribute(value: CompositeAttr) -> runtime.Attribute:
     if isinstance(value, float):
         return runtime.float_attr(value, np.dtype(np.float64))
     return runtime.string_attr(value) if isinstance(value, str) else runtime.dense(value)
+
+
+def axes_along(part: Part) -> str:
+    """The axes of a mesh that an axis of an array lies along, as Shardy has them."""
+    if isinstance(part, Unconstrained):
+        return "{?}"
+    return "{" + ", ".join([f'"{name}"' for name in names_in(part)]) + "}"

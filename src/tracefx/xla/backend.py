@@ -22,7 +22,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes
+from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes, alone_on
 from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
@@ -40,7 +40,6 @@ from tracefx.xla.spread import (
     SpreadJob,
     SpreadProgram,
     Wandering,
-    alone_on,
     meshes_of,
     moved,
     no_wishes,
@@ -129,6 +128,7 @@ class Compiled:
     outputs: tuple[Output, ...]
     elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     """The program where its arguments are, if they are not to be brought to the device it is compiled for."""
+    away: None = field(default=None, init=False)
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
@@ -342,7 +342,7 @@ class XlaBackend:
         wishes: Wishes | None = None,
         put: bool = False,
     ) -> Compiled | Anywhere:
-        if wishes is not None or put or meshes_of(jaxpr) or not self.is_on_host:
+        if wishes is not None or put or meshes_of(jaxpr) or not self._is_simple:
             return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
@@ -447,7 +447,7 @@ class XlaBackend:
         return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
-        if any(type(x) is ShardedArray for x in args):
+        if not self._is_simple or any(type(x) is ShardedArray for x in args):
             there = jaxpr.memo.get("anywhere", lambda: self._anywhere(jaxpr, name, (), False, None))
             return there(args)
         return self.compiled(jaxpr, name)(args)
@@ -463,6 +463,11 @@ class XlaBackend:
     @property
     def is_on_host(self) -> bool:
         return self.default_device is runtime.devices()[0]
+
+    @property
+    def _is_simple(self) -> bool:
+        """Whether a program may be kept as one for the host's first device: nobody says otherwise."""
+        return self.is_on_host and runtime.default_device() is runtime.devices()[0]
 
     @property
     def process_index(self) -> int:

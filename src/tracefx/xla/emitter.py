@@ -15,19 +15,26 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.builder import Attr, Build, Builder, CompositeAttr, Dims, Ir, Layouts, Region, Text
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.key_words import keys_of, type_of_words, words_of
+from tracefx.core.key_words import on_words, type_of_words
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import Mesh, Part, PartitionSpec, Unconstrained, names_in
+from tracefx.core.meshes import Mesh, PartitionSpec
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.source import ORIGIN, Source
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
-from tracefx.xla.attributes import attribute, batch_attributes, call_of, composite_attribute, layout_attributes
+from tracefx.xla.attributes import (
+    attribute,
+    axes_along,
+    batch_attributes,
+    call_of,
+    composite_attribute,
+    layout_attributes,
+)
 
 
 @final
@@ -204,7 +211,7 @@ class Emitter:
         return symbol
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
-        parts = [_along(part) for part in sharding.spec.of_rank(aval.ndim)]
+        parts = [axes_along(part) for part in sharding.spec.of_rank(aval.ndim)]
         if dtypes.is_key(aval.dtype):
             parts.append("{}")  # the words of a key are together
         return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"
@@ -482,6 +489,9 @@ class Emitter:
             self.calls_kernels = True
             if self.platform == "cpu":
                 runtime.prepare_kernels()
+        elif runtime.is_hybrid(target):
+            self.calls_kernels = True
+            runtime.prepare_hybrid_kernels()
         elif not runtime.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = call_of(target, config or {}, has_side_effect)
@@ -503,7 +513,7 @@ class Emitter:
         partitioned: bool = False,
     ) -> list[Ir]:
         if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
-            function = _on_words(function, [x.aval.dtype for x in operands])
+            function = on_words(function, [x.aval.dtype for x in operands])
         config = {"index": Text(f"{len(self.host_functions)} : ui64")}
         once = len(self.devices) > 1 and not self._apart  # or else each device calls for its own part
         if has_side_effect and (together := self._together()):
@@ -565,12 +575,6 @@ class Emitter:
         return candidate
 
 
-def _along(part: Part) -> str:
-    if isinstance(part, Unconstrained):
-        return "{?}"
-    return "{" + ", ".join([f'"{name}"' for name in names_in(part)]) + "}"
-
-
 def _type(aval: ShapedArray) -> runtime.Type:
     return runtime.tensor_type(aval.shape, aval.dtype)
 
@@ -591,16 +595,6 @@ def _values(xs: Sequence[Ir]) -> list[runtime.Value]:
 def _block(space: runtime.Space, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
     """The one block of a region, whose first argument may be a token."""
     return space.blocks.append(*[runtime.token_type()] * token, *map(_type, args), arg_locs=None)
-
-
-def _on_words(function: Callable[..., Sequence[NDArray]], takes: Sequence[DType]) -> Callable[..., list[NDArray]]:
-    """A function of arrays of these dtypes as the program calls it, in which random keys are words."""
-
-    def called(*arrays: NDArray) -> list[NDArray]:
-        given = [keys_of(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
-        return [words_of(out) for out in function(*given)]
-
-    return called
 
 
 def _path(eqn: Eqn) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast, final
@@ -29,6 +28,7 @@ from tracefx.core.shardings import (
     SingleDeviceSharding,
     Tiling,
     Wishes,
+    alone_on,
     named,
     require_cut,
 )
@@ -145,6 +145,7 @@ class SpreadProgram:
     """Whether the outputs are exactly the results, as they come."""
     on_buffers: None = field(default=None, init=False)
     on_buffers_one: None = field(default=None, init=False)
+    away: None = field(default=None, init=False)
 
     @results.default
     def _shared_results(self) -> tuple[ShapedArray, ...]:
@@ -189,6 +190,14 @@ class SpreadProgram:
     def _are_results_outputs(self) -> bool:
         return not self._turned and self.plan.outputs == tuple([Result(i) for i in range(len(self.results))])
 
+    @property
+    def simple(self) -> Callable[[Sequence[Buffer]], list[Buffer]] | None:
+        """The executable, if it takes all inputs as they are, gives the outputs, and donates nothing."""
+        takes_all = tuple([i for i, _ in self._as_is]) == tuple(range(len(self.placing.inputs)))
+        if not takes_all or not self._direct or self.plan.donated:
+            return None
+        return self.executable.execute  # type: ignore[return-value]  # takes the runtime's buffers
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         buffers = [
             x.buffer if type(x := args[i]) is ShardedArray and x.placed is as_is else self._buffer(k, x)
@@ -230,7 +239,13 @@ class SpreadProgram:
                     f"it lies as {x.placed}: move it with device_put"
                 )
             return self._reordered(x, tiling)
-        return put(x, self.plan.computed.in_avals[k], tiling)
+        aval = self.plan.computed.in_avals[k]
+        if type(x) is not ConcreteArray or len(tiling.devices) > 1 or self.plan.kept[k] in self.plan.donated:
+            return put(x, aval, tiling)
+        kept = getattr(x, "away", None)  # or what is held on the host would be sent to the device with each call
+        if kept is None or kept[0] != sharding:
+            kept = x.away = sharding, put(x, aval, tiling)
+        return kept[1]
 
     def _reordered(self, x: ShardedArray, tiling: Tiling) -> Buffer:
         """The tiles of an array that lies right, in the order in which the program counts the devices."""
@@ -306,6 +321,8 @@ def put(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     host = words_of(x if isinstance(x, np.ndarray) else numbers(x))
     mine = runtime.process_index()
     here = [device.process_index == mine for device in tiling.devices]
+    if here == [True]:
+        return runtime.put(host, cast(runtime.Device, tiling.devices[0]), copy=isinstance(x, np.ndarray))
     # NumPy's arrays are their caller's again as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.places).cut(host, here, isinstance(x, np.ndarray))
     return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), widened(tiling, host.ndim), tiles)
@@ -397,15 +414,9 @@ PLACINGS: Final = 256
 """Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
 
 
-@functools.lru_cache(maxsize=4096)
-def alone_on(device: runtime.Device) -> SingleDeviceSharding:
-    """The sharding of what lies on one device: always the same object, as calls look for that first."""
-    return SingleDeviceSharding(device)
-
-
 def placing_on(device: Device, jaxpr: Jaxpr) -> Placing:
     """All of a program on one device."""
-    lies = alone_on(cast(runtime.Device, device))
+    lies = alone_on(device)
     return Placing((device,), (lies,) * len(jaxpr.invars), (lies,) * len(jaxpr.outs))
 
 
@@ -417,6 +428,21 @@ class Wandering:
     program: SpreadProgram
     on_buffers: None = field(default=None, init=False)
     on_buffers_one: None = field(default=None, init=False)
+    away: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = field(init=False)
+
+    @away.default
+    def _of_buffers(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
+        program = self.program
+        execute = program.simple
+        if execute is None:
+            return None
+        lies, results = alone_on(program.placing.devices[0]), program.results
+
+        def run(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+            outs = execute(buffers)
+            return [ShardedArray(aval, out, lies, False) for aval, out in zip(results, outs, strict=True)]
+
+        return lies, run
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         outs = self.program(args)
@@ -434,6 +460,7 @@ class Returning:
     run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     on_buffers: None = field(default=None, init=False)
     on_buffers_one: None = field(default=None, init=False)
+    away: None = field(default=None, init=False)
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
@@ -446,12 +473,13 @@ class Anywhere:
     Where none is committed to stay where it is, that is for the device which is the default then.
     """
 
-    __slots__ = ("_find", "_known", "_latest")
+    __slots__ = ("_find", "_known", "_latest", "away")
     on_buffers: Final = None
     on_buffers_one: Final = None
 
     def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find
+        self.away: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = None
         self._known: dict[tuple[Device | Sharding | None, ...], Runnable] = {}
         self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
 
@@ -467,4 +495,6 @@ class Anywhere:
         key = tuple(lies)
         program = self._known.get(key) or keep(self._known, key, self._find(args), PLACINGS)
         self._latest = lies, program
+        if default is None:
+            self.away = program.away or self.away
         return program(args)

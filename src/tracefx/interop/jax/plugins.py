@@ -5,6 +5,7 @@ JAX has one client of a platform in a process, and so has tracefx: the same one,
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import pkgutil
 from collections.abc import Iterator
@@ -55,6 +56,9 @@ def _started(joined: Joined | None) -> dict[str, object]:
         raise PlatformError(
             f"a plug-in of XLA can't be used: {error}{_why()}. Repair or remove it, {_SWITCH}"
         ) from error
+    except AssertionError as error:  # as jax says that it found nothing at all
+        asked = f"JAX_PLATFORMS={config.jax_platforms.value}"
+        raise PlatformError(f"there are no devices of what {asked} asks for{_why()}. Change it, {_SWITCH}") from error
 
 
 def _join(joined: Joined) -> None:
@@ -68,7 +72,10 @@ def _join(joined: Joined) -> None:
             "call tracefx.distributed.initialize, then tracefx.devices, before jax runs anything"
         )
     state.client, state.process_id, state.num_processes = joined.link, joined.index, joined.count
+    # When the process ends, jax would part from the others with it, before tracefx does.
+    atexit.register(setattr, state, "client", None)
     if joined.local_ids is not None:
+        jax.config.update("jax_num_cpu_devices", len(joined.local_ids))  # type: ignore[no-untyped-call]  # as below
         ids = ",".join(map(str, joined.local_ids))
         for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
             jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # jax says no types here
@@ -87,7 +94,8 @@ def _missing(platform: str, names: list[str], there: list[str]) -> str:
         return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
     why = _why()
     if why:
-        return f"{said}{why}"
+        cuda = ". pip install 'tracefx[gpu]' brings CUDA's libraries; its driver the machine has to have"
+        return f"{said}{why}{cuda if platform in _GPUS else ''}"
     plugins = f"the plug-ins installed are {', '.join(found)}" if found else "no plug-in is installed"
     install = "pip install 'tracefx[gpu]' has one for NVIDIA's" if platform in _GPUS else f"install one for {platform}"
     return f"{said}, and {plugins}: {install}"

@@ -107,8 +107,10 @@ from tracefx.xla.runtime.executables import (
 from tracefx.xla.runtime.gpu_kernels import (
     GpuKernel,
     is_gpu_kernel,
+    is_hybrid,
     offers,
     plugin_kernels,
+    prepare_hybrid_kernels,
     register_plugin_kernels,
 )
 from tracefx.xla.runtime.platforms import (
@@ -169,6 +171,8 @@ __all__ = [
     "prepare_kernels",
     "GpuKernel",
     "is_gpu_kernel",
+    "is_hybrid",
+    "prepare_hybrid_kernels",
     "offers",
     "plugin_kernels",
     "register_plugin_kernels",

@@ -45,6 +45,7 @@ from tracefx.xla.runtime.bindings import (
 )
 from tracefx.xla.runtime.building import spec_of
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
+from tracefx.xla.runtime.gpu_kernels import prepare_hybrid_kernels
 
 _lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped, as is the next
 _cut_along_batches: Final[Callable[[str], None]] = importlib.import_module(
@@ -351,6 +352,7 @@ def unpacked(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...],
         raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
     if calls_kernels:
         prepare_kernels()
+        prepare_hybrid_kernels()
     return parameters, results, data[end:]
 
 

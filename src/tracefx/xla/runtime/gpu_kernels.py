@@ -98,10 +98,22 @@ def offers(target: str) -> bool:
         return False
 
 
+def is_hybrid(target: str) -> bool:
+    """Whether a kernel computes partly on the host."""
+    return is_gpu_kernel(target) and "hybrid_" in target
+
+
+@functools.cache
+def prepare_hybrid_kernels() -> None:
+    """Finds the LAPACK that kernels call which compute partly on the host; nothing where no plug-in is installed."""
+    for platform in _PREFIXES:
+        hybrid = _part_of(platform, "_hybrid")
+        if hybrid is not None:
+            hybrid.initialize()
+
+
 def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
     """The kernels of the plug-in for `"cuda"` or `"rocm"` by their names; none of a plug-in that isn't installed.
-
-    Those that compute partly on the host find the LAPACK for it here.
 
     Raises ValueError for another platform.
     """
@@ -111,8 +123,6 @@ def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
         library = _part_of(platform, name)
         if library is None:
             continue
-        if name == "_hybrid":
-            library.initialize()
         beginnings = tuple([_PREFIXES[platform] + each for each in _BY_PARTS])
         for target, handler in cast(_Library, library).registrations().items():
             found[target] = GpuKernel(handler, 1, target.startswith(beginnings))

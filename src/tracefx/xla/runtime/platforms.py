@@ -45,6 +45,10 @@ def client(platform: str = HOST) -> Client:
 @functools.cache
 def _start_host() -> Client:
     STARTING.started = True
+    # Processes tell each other of the host's devices under one name, and JAX would, too: then there is one client of
+    # them, which is JAX's.
+    if STARTING.place is not None and wished(os.environ) != HOST and has_plugins():
+        return _start_other(HOST)
     return start_cpu_client(STARTING.place)
 
 

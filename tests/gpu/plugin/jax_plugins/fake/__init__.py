@@ -14,16 +14,10 @@ DEVICES: Final = 2
 
 
 def client() -> object:
-    state = distributed.global_state
-    if state.client is None:
+    if distributed.global_state.client is None:
         return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=DEVICES)
-    return _jax.get_tfrt_cpu_client(
-        asynchronous=True,
-        distributed_client=state.client,
-        node_id=state.process_id,
-        num_nodes=state.num_processes,
-        num_devices=DEVICES,
-    )
+    # Processes tell each other of the host's devices under one name, so that there can be no second client of them.
+    return xla_bridge._backends["cpu"]
 
 
 def initialize() -> None:

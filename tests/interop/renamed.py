@@ -1,0 +1,47 @@
+"""Runs a module that is written for JAX with tracefx in its place: `python -m tests.interop.renamed some.module`.
+
+Whatever the module and the libraries it uses import as `jax`, or out of it, is tracefx's of that name; but the version
+is JAX's, since libraries ask by it which names there are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import version
+from importlib.util import spec_from_loader
+from types import ModuleType
+from typing import final
+
+from typing_extensions import override
+
+
+@final
+class Renamed(MetaPathFinder, Loader):
+    """Finds `tracefx` and its modules for those who look for `jax`."""
+
+    @override
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self, is_package=True) if fullname.split(".")[0] == "jax" else None
+
+    @override
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        ours = importlib.import_module("tracefx" + spec.name.removeprefix("jax"))
+        module = ModuleType(spec.name)
+        vars(module).update(__getattr__=lambda name: getattr(ours, name), __version__=version("jax"))
+        return module
+
+    @override
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, Renamed())
+    runpy.run_module(sys.argv[1], run_name="__main__")
