@@ -318,17 +318,13 @@ def psum_over(x: Value, axes: Iterable[tuple[Hashable, int]]) -> Value:
 
 def in_shares(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
     """A true cotangent of a value that varies along the axes in `known`, as each device's share of it."""
-    return scaled_down(ct, prod([size for name, size in axes if name not in known]))
+    n = prod([size for name, size in axes if name not in known])
+    return ct if n == 1 else div(ct, number_like(n, ct.aval))
 
 
 def of_shares(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
     """The true cotangent of a value that varies along the axes in `known`, from each device's share of it."""
     return psum_over(ct, [(name, size) for name, size in axes if name not in known])
-
-
-def scaled_down(x: Value, n: int) -> Value:
-    """`x / n`, in its own type."""
-    return x if n == 1 else div(x, number_like(n, x.aval))
 
 
 def number_like(n: int, aval: ShapedArray) -> Array:
