@@ -26,6 +26,7 @@ from tracefx.control.vocabulary import VOCABULARY
 from tracefx.extend import bind, bind1
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
 from tracefx.ops.special import Erf
+from tracefx.ops.varying import Vary
 from tracefx.testing.tolerances import DERIVATIVE
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -206,6 +207,7 @@ PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "igammac": lambda x: free.igammac(Y, x),
         "jit": fx.jit(fnp.sin),
         "name": lambda x: fx.checkpoint_name(x, "it"),
+        "pvary": lambda x: bind1(Vary(("i",)), x),
         "plantable": lambda x: fx.handlers.sow(x, tag="seen", name="x"),
         "platform_index": lambda x: free.platform_dependent(x, cpu=fnp.sin, default=fnp.cos),
         "random_gamma_grad": lambda x: free.random_gamma_grad(Y, x),
@@ -238,7 +240,7 @@ def test_programs_are_exported(name: str) -> None:
 # What handlers of tracefx look for is gone, the platform is asked for in JAX's way, a start is an array there; programs
 # for each of several devices go one way only.
 @pytest.mark.parametrize(
-    "name", sorted(PROGRAMS.keys() - {"plantable", "platform_index", "reduce", "shard_map", "sow"})
+    "name", sorted(PROGRAMS.keys() - {"plantable", "platform_index", "pvary", "reduce", "shard_map", "sow"})
 )
 def test_programs_come_back(name: str) -> None:
     f = PROGRAMS[name]

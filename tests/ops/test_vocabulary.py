@@ -34,7 +34,8 @@ def test_every_operation_is_there() -> None:
                 for s in node.body
             ):
                 named.add(node.name)
-    assert {op.__name__ for op in OPERATIONS} == named
+    computing_nothing = {"Vary"}  # it is of programs that run on a mesh, as the operations that carry them
+    assert {op.__name__ for op in OPERATIONS} | computing_nothing == named
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda op: op.name)

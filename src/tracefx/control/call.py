@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
@@ -30,6 +30,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 
 
@@ -70,6 +71,10 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
                 f"{self.name} of {self.called} takes ({show_avals(body.in_avals)}), got ({show_avals(avals)})"
             )
         return body.out_avals
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        return flow.through(self.body, operands)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import Axes, Shape, ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.effects import Effects
@@ -24,6 +24,7 @@ from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Expandable, Lowerable, Primitive
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 
 
 @final
@@ -83,6 +84,10 @@ class Composite(Primitive, CarriesJaxprs, Enterable, Expandable, Lowerable):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return self.call.abstract_eval(*avals)
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        return flow.through(self.jaxpr, operands)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

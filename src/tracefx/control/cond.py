@@ -28,7 +28,7 @@ from tracefx.control.bodies import (
 from tracefx.control.call import Call
 from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.control.sowing import EVERY_BRANCH, unclear
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
@@ -38,6 +38,7 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
 from tracefx.core.values import Value, to_numpy
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import (
     Consts,
     Mask,
@@ -89,6 +90,12 @@ class Cond(Structured, Reopenable):
                     f"({show_avals(first.out_avals)})"
                 )
         return first.out_avals
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        which, *rest = operands
+        ways = [flow.through(branch, rest) for branch in self.branches]
+        return [which.union(*way) for way in zip(*ways, strict=True)]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

@@ -31,6 +31,7 @@ from tracefx.control.functions import (
 from tracefx.control.ruled import Among, RuledCall, RuledProgram
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
+from tracefx.core.effects import Effects, NamedAxis
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
@@ -71,6 +72,8 @@ class Forward:
     outs: Sequence[Value]
     residuals: Sequence[Value]
     pull: Pull
+    axes: tuple[str, ...] = ()
+    """The axes of a mesh along which the backward pass takes and gives shares of cotangents."""
 
 
 ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], Forward]
@@ -201,7 +204,7 @@ def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> F
             found = scope.around(forward.pull, residuals[:k])(residuals[k:], cts)
             return [*[Zero(c.aval.tangent()) for c in consts], *found]
 
-        return Forward(forward.outs, [*kept, *forward.residuals], pull)
+        return Forward(forward.outs, [*kept, *forward.residuals], pull, forward.axes)
 
     return hosted if count or scope.named else fwd
 
@@ -221,7 +224,7 @@ def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
                 residuals, [next(given) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
             )
 
-        return Forward(chosen(forward.outs, used), forward.residuals, pull)
+        return Forward(chosen(forward.outs, used), forward.residuals, pull, forward.axes)
 
     return some
 
@@ -253,7 +256,7 @@ def _among(fwd: ForwardRule, among: Among) -> ForwardRule:
             more = merged(perturbed, pulled, [Zero(x.aval.tangent()) for x in others(at, perturbed)])
             return [add_tangents(x, y) for x, y in zip(found, more, strict=True)]
 
-        return Forward(outs, [*primals, *forward.residuals], pull)
+        return Forward(outs, [*primals, *forward.residuals], pull, forward.axes)
 
     return all_of_it
 
@@ -274,7 +277,7 @@ def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) 
         settled = out.settle(found[:n])
         outs = list(map(out.place, values[:n], found[:n], settled))
         pull = _mapped_pull(mapper, forward.pull, found[n:], [o.aval for o in forward.outs], out.of(outs), dims)
-        return Forward(outs, values[n:], pull)
+        return Forward(outs, values[n:], pull, forward.axes)
 
     return batched
 
@@ -330,7 +333,7 @@ def _spread_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
 def pushed(label: str, forward: Forward, tangents: Sequence[Tangent]) -> list[Tangent]:
     """The tangents of the outputs: a linear map that is known by its transpose, and bound without being computed."""
     avals = [o.aval.tangent() for o in forward.outs]
-    prim = CustomLinear(label, forward.pull, len(forward.residuals), nonzero(tangents), tuple(avals))
+    prim = CustomLinear(label, forward.pull, len(forward.residuals), nonzero(tangents), tuple(avals), axes=forward.axes)
     if not any(prim.live):
         return [Zero(a) for a in avals]
     return spread(bind(prim, *forward.residuals, *present(tangents)), prim.live, avals)
@@ -353,6 +356,14 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
     nonzero: Mask
     out_avals: tuple[ShapedArray, ...]
     push: Flat | None = field(default=None, metadata={"hide_default": True})
+    axes: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
+    """Those of `Forward`."""
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        # So that who runs a program with it backwards runs it on shares.
+        return frozenset([NamedAxis(name) for name in self.axes])
 
     @property
     def live(self) -> Mask:
@@ -366,7 +377,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
     @override
     def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
         """What the backward pass closes over become residuals, if it can run when the trace is over."""
-        prim = StagedLinear(self.label, self.pull, self.residuals, self.nonzero, self.out_avals, self.push)
+        prim = StagedLinear(self.label, self.pull, self.residuals, self.nonzero, self.out_avals, self.push, self.axes)
         if type(recording) is not Stage or not may_close_over(self.pull):
             return prim, args
         n = self.residuals
@@ -376,13 +387,13 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
         avals = [x.aval for x in args[:n]] + chosen(self.out_avals, self.live)
         try:
-            _, consts = stage(pulled, avals, recording)
+            _, consts = stage(pulled, avals, recording, along=[frozenset()] * len(avals))
         except ConcretizationError:  # it depends on values, and may yet be given them
             return prim, args
         held = tuple([c for c in consts if isinstance(c, Tracer)])
         if not held:
             return prim, args
-        scope, pull = Scope(held, recording.axes), self.pull
+        scope, pull = Scope(held, recording.axes, recording.checked), self.pull
 
         @made_from(pull, scope.key)
         def hosted(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:

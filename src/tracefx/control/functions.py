@@ -17,7 +17,7 @@ from tracefx.control.bodies import chosen, linear, merged, nonzero, present
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.errors import ClosedOverTracerError
-from tracefx.core.handler import CURRENT, NO_AXES, ROOT, Handler, Tracer
+from tracefx.core.handler import CURRENT, NO_AXES, NOT_CHECKED, ROOT, Handler, Tracer, bind1, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import HoldsFunctions, Linear, MappedAxis, Mapper, Primitive, Tangent, Zero
 from tracefx.core.printer import callable_name
@@ -26,6 +26,7 @@ from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import batch_first, retyped
+from tracefx.ops.varying import Vary
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,17 +112,25 @@ class Scope:
 
     held: tuple[Value, ...]
     named: Mapping[Hashable, int]
+    checked: Mapping[str, int] = NOT_CHECKED
+    """Those of them along which it is noted of values where they may differ."""
 
     @property
     def key(self) -> Hashable:
-        return tuple(map(id, self.held)), tuple(self.named.items())
+        return tuple(map(id, self.held)), tuple(self.named.items()), tuple(self.checked)
 
     def around(self, f: Callable[P, R], operands: Sequence[Value]) -> Callable[P, R]:
         """The function, which finds `operands` in the place of what it closed over."""
         if not self.held and not self.named:
             return f
-        taken = tuple(operands) if self.held else ()
+        taken = tuple(map(_told, self.held, operands)) if self.held else ()
         return within(Hosting(CURRENT.get(), self, taken).over, f)
+
+
+def _told(held: Value, operand: Value) -> Value:
+    """The operand, along whose axes of a mesh it is noted that it may differ as it was of what it stands for."""
+    unknown = varies(held) - varies(operand)
+    return bind1(Vary(tuple(sorted(unknown))), operand) if unknown else operand
 
 
 NOWHERE: Final = Scope((), NO_AXES)
@@ -146,6 +155,13 @@ class Hosting(Handler):
     @override
     def axes(self) -> Mapping[Hashable, int]:
         return MappingProxyType({**self.scope.named, **self.inner.axes})
+
+    @property
+    @override
+    def checked(self) -> Mapping[str, int]:
+        inner = self.inner
+        here = {name: size for name, size in self.scope.checked.items() if name not in inner.axes}
+        return MappingProxyType({**here, **inner.checked})  # an axis that is a batch's now is none of a mesh
 
     def over(self, inner: Handler) -> Hosting:
         return evolve(self, inner=inner)
@@ -212,10 +228,10 @@ class Body:
 
 
 def body(fun: Flat, recording: Handler, args: Sequence[Value]) -> Body:
-    jaxpr, found = stage(fun, [a.aval for a in args], recording)
+    jaxpr, found = stage(fun, [a.aval for a in args], recording, along=list(map(varies, args)))
     consts = tuple(found)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
-    return Body(jaxpr.closed(), consts, Scope(held, recording.axes))
+    return Body(jaxpr.closed(), consts, Scope(held, recording.axes, recording.checked))
 
 
 def program_of(f: Flat, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:

@@ -7,14 +7,14 @@ solution is pulled back by the solution of the transposed equation: how the solu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.bodies import Structured, joined, linear, nonzero, present, spread
 from tracefx.control.call import Call
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.entering import Entered, Entry, called
@@ -23,11 +23,15 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.arithmetic import neg
 from tracefx.ops.basis import batch_first, fit, instantiate
+from tracefx.ops.collective import in_shares, of_shares
 from tracefx.ops.elementwise import add_tangents
 from tracefx.ops.selection import stop_gradient
+
+_NOTED: Final = {"hide_default": True, "erased": True, "jax": False}
 
 
 @final
@@ -45,6 +49,9 @@ class LinearSolve(Structured):
     solve: Jaxpr
     vecmat: Jaxpr | None
     transpose_solve: Jaxpr | None
+    axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_NOTED)
+    """The checked axes of a mesh, with their sizes, and along which of them each part of `b`, and of `x`, differs."""
+    along: tuple[tuple[str, ...], ...] = field(default=(), metadata=_NOTED)
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -54,13 +61,17 @@ class LinearSolve(Structured):
     def with_jaxprs(self, *jaxprs: Jaxpr) -> LinearSolve:
         matvec, solve, *rest = jaxprs
         vecmat, transpose_solve = rest or (None, None)
-        return LinearSolve(self.num_consts, matvec, solve, vecmat, transpose_solve)
+        return LinearSolve(self.num_consts, matvec, solve, vecmat, transpose_solve, self.axes, self.along)
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         if avals != self.solve.in_avals:
             raise TypeError(f"{self.name} takes ({show_avals(self.solve.in_avals)}), got ({show_avals(avals)})")
         return self.solve.out_avals
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        return flow.through(self.solve, operands)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -133,9 +144,13 @@ class LinearSolve(Structured):
                 "equation; or pass symmetric=True if matvec is its own transpose"
             )
         size = len(args) - n
-        op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve)
-        outs = bind(op, *[a for a in args[:n] if not isinstance(a, Linear)], *[instantiate(ct) for ct in cts[:size]])
-        pulled = zip(outs[:size], args[n:], strict=True)
+        op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve, self.axes, self.along)
+        # The equation is one of true cotangents: a solver that asks how far it is must see all of them.
+        along = [frozenset(names) for names in self.along] or [NOWHERE] * size
+        given = [of_shares(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
+        outs = bind(op, *[a for a in args[:n] if not isinstance(a, Linear)], *given)
+        shares = [in_shares(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
+        pulled = zip(shares, args[n:], strict=True)
         return [*(None,) * n, *[ct if isinstance(a, Linear) else None for ct, a in pulled]]
 
     # -------------------------------------------------------------- batching

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.functions import Flat, evaluated, transposed_call
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects
 from tracefx.core.entering import Enterable, Entered, Entry, called, plain
@@ -28,6 +28,7 @@ from tracefx.core.primitive import (
     Transposable,
 )
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 
 X = TypeVar("X")
 
@@ -103,6 +104,10 @@ class RuledProgram(Primitive, CarriesJaxprs, Enterable, Expandable, Differentiab
         if avals != expected:
             raise TypeError(f"{self.name} of {self.label} takes ({show_avals(expected)}), got ({show_avals(avals)})")
         return self.jaxpr.out_avals
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        return flow.through(self.jaxpr, operands)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

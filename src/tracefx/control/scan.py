@@ -27,7 +27,7 @@ from tracefx.control.chunks import in_pieces, sizes
 from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.control.scan_backward import backward
 from tracefx.control.scan_halves import Halves, halves
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir, Text
 from tracefx.core.entering import Collected, Entry, Form, called, count, flat
@@ -37,6 +37,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.basis import BroadcastInDim, Reshape, batch_first, filled, instantiate, move_axis
 from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
@@ -93,6 +94,16 @@ class Scan(Structured, Reopenable):
                 f"({show_avals(outs[: self.num_carry])})"
             )
         return [*carry, *self.stacked(outs[self.num_carry :])]
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        consts, carry, slices = self.parts(operands)
+        while True:  # a carry varies from the first step on if it does after any
+            outs = flow.through(self.jaxpr, [*consts, *carry, *slices])
+            wider = [a | b for a, b in zip(carry, outs, strict=False)]
+            if wider == list(carry):
+                return [*carry, *outs[len(carry) :]]
+            carry = wider
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tracefx.control.all_at_once import all_at_once
 from tracefx.control.call import Application
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects, NamedAxis, OverMesh, any_ordered
@@ -23,10 +23,11 @@ from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent, Zero
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import reshape
-from tracefx.ops.collective import psum_over, scaled_down
+from tracefx.ops.collective import in_shares, of_shares
 
 X = TypeVar("X")
 WHOLE = PartitionSpec()
@@ -92,10 +93,6 @@ class ShardMap(Application, ShownAsJax):
         """Of arrays that are different on every device: their parts one after the other."""
         return PartitionSpec(self.axis_names)
 
-    def without(self, spec: PartitionSpec) -> tuple[str, ...]:
-        """The axes along which an array that lies so is the same."""
-        return tuple([name for name in self.axis_names if name not in spec.names])
-
     # -------------------------------------------------------------- types
 
     def part(self, aval: ShapedArray, spec: PartitionSpec, what: str) -> ShapedArray:
@@ -127,6 +124,13 @@ class ShardMap(Application, ShownAsJax):
         return list(map(self.joined, body.out_avals, self.out_specs))
 
     # -------------------------------------------------------------- rules
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        # Along axes that it doesn't check nothing is known of values; they are its own, and end here.
+        parts = zip(operands, self.in_specs, strict=True)
+        outs = flow.through(self.jaxpr, [operand.union(spec.names) for operand, spec in parts])
+        return [out.difference(self.axis_names) for out in outs]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -212,18 +216,14 @@ class ShardMap(Application, ShownAsJax):
         given = [ct for ct in cts if not isinstance(ct, Zero)]
         ct_specs = _chosen(self.out_specs, nonzero)
         in_specs = _chosen(_chosen(self.in_specs, linear), derived.in_nonzero)
-        start = len(derived.consts) + len(others)
+        start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self.axis_names]
 
         def backwards(*values: Value) -> list[Value]:
             shares = [
-                scaled_down(ct, self.mesh.size_of(self.without(spec)))
-                for ct, spec in zip(values[start:], ct_specs, strict=True)
+                in_shares(ct, NOWHERE.union(s.names), axes) for ct, s in zip(values[start:], ct_specs, strict=True)
             ]
             outs = eval_jaxpr(derived.jaxpr, (), [*values[:start], *shares])
-            return [
-                psum_over(out, [(name, self.mesh.shape[name]) for name in self.without(spec)])
-                for out, spec in zip(outs, in_specs, strict=True)
-            ]
+            return [of_shares(out, NOWHERE.union(s.names), axes) for out, s in zip(outs, in_specs, strict=True)]
 
         body, consts = stage(backwards, derived.jaxpr.in_avals)
         assert not consts

@@ -22,6 +22,7 @@ from tracefx.control.special.incomplete_beta import BetaDensity, RegularizedInco
 from tracefx.control.special.incomplete_gamma import GammaDensity, Igamma, Igammac, IgammaGradA, RandomGammaGrad
 from tracefx.control.while_loop import While
 from tracefx.core.primitive import Primitive
+from tracefx.ops.varying import Vary
 from tracefx.ops.vocabulary import OPERATIONS
 
 _OWN: Final[tuple[type[Primitive], ...]] = (
@@ -32,6 +33,7 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     While,
     Checkpoint,
     Name,
+    Vary,
     LinearSolve,
     PlatformIndex,
     Plantable,

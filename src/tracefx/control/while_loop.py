@@ -27,7 +27,7 @@ from tracefx.control.cond import INDEX, Cond
 from tracefx.control.scan import Scan
 from tracefx.control.silencing import silenced
 from tracefx.control.sowing import UNTIL_THE_LAST, unclear
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
@@ -37,6 +37,7 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, renumber
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
 from tracefx.core.values import Value
+from tracefx.core.varying import Flow
 from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, broadcast_in_dim, convert_element_type, instantiate
@@ -93,6 +94,17 @@ class While(Structured):
                 f"({show_avals(self.body_jaxpr.out_avals)})"
             )
         return carry
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        cond_consts, body_consts, carry = self.parts(operands)
+        while True:  # a carry varies from the first step on if it does after any, or if the number of steps does
+            (goes_on,) = flow.through(self.cond_jaxpr, [*cond_consts, *carry])
+            outs = flow.through(self.body_jaxpr, [*body_consts, *carry])
+            wider = [a | b | goes_on for a, b in zip(carry, outs, strict=True)]
+            if wider == list(carry):
+                return list(carry)
+            carry = wider
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import final
+from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
 from typing_extensions import override
@@ -14,6 +14,9 @@ from tracefx.core.dtypes import DType
 from tracefx.core.slots import setter
 
 Shape = tuple[int, ...]
+Axes: TypeAlias = frozenset[str]
+"""Axes of a mesh."""
+NOWHERE: Final[Axes] = frozenset()
 
 
 @final
@@ -30,6 +33,7 @@ class ShapedArray:
     dtype: DType
     weak_type: bool = field(default=False)
     _hash: int | None = field(default=None, init=False, eq=False, repr=False)
+    _vma: Axes = field(init=False, eq=False, repr=False)  # a slot that most types leave empty
 
     def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False) -> None:
         _set_shape(self, shape)
@@ -62,6 +66,19 @@ class ShapedArray:
         return size
 
     @property
+    def vma(self) -> Axes:
+        """The axes of a mesh along which the value may differ from device to device, if `typeof` was asked."""
+        return getattr(self, "_vma", NOWHERE)
+
+    def varying(self, axes: Axes) -> ShapedArray:
+        """The same type, equal to this one, that tells of these axes."""
+        if not axes:
+            return self
+        told = ShapedArray(self.shape, self.dtype, self.weak_type)
+        _set_vma(told, axes)
+        return told
+
+    @property
     def nbytes(self) -> int:
         return -(-self.size * dtypes.itemsize_bits(self.dtype) // 8)
 
@@ -88,15 +105,19 @@ class ShapedArray:
 
     @override
     def __str__(self) -> str:
-        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        text = f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        if not self.vma:
+            return text
+        names = ",".join(sorted(self.vma))
+        return f"{text}{{V:{names}}}" if len(self.vma) == 1 else f"{text}{{V:({names})}}"
 
     @override
     def __repr__(self) -> str:
         return f"{self}*" if self.weak_type else str(self)
 
 
-_set_shape, _set_dtype, _set_weak_type, _set_hash = [
-    setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash")
+_set_shape, _set_dtype, _set_weak_type, _set_hash, _set_vma = [
+    setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash", "_vma")
 ]
 
 

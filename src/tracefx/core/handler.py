@@ -13,6 +13,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
@@ -22,6 +23,7 @@ from tracefx.core.source import Provenance, at
 from tracefx.core.values import ConcreteArray, Value, as_value
 
 NO_AXES: Final[Mapping[Hashable, int]] = MappingProxyType({})
+NOT_CHECKED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Handler(ABC):
@@ -66,6 +68,11 @@ class Handler(ABC):
         """The named axes in scope, with their sizes."""
         return NO_AXES if self.below is None else self.below.axes
 
+    @property
+    def checked(self) -> Mapping[str, int]:
+        """Those of them along which devices run a program apart that it is noted of where values may differ."""
+        return NOT_CHECKED if self.below is None else self.below.checked
+
     def hosts(self, tracer: Tracer) -> bool:
         """Whether the tracer means something here: most handlers know their own alone."""
         return tracer.handler is self
@@ -97,6 +104,16 @@ class Tracer(Array):
     @property
     @abstractmethod
     def origin(self) -> Origin: ...
+
+    @property
+    def varies(self) -> Axes:
+        """Along which checked axes of a mesh the value may differ from device to device."""
+        return NOWHERE
+
+    @property
+    def may_vary(self) -> Axes:
+        """The same of all that is beside the value too."""
+        return self.varies
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -133,6 +150,7 @@ class Eval(Handler):
     """The root: compute now. An evaluation without `evaluates` is asked every time."""
 
     title = "evaluation"
+    checked = NOT_CHECKED
     evaluates: bool = False
 
     @property
@@ -277,6 +295,16 @@ def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence
         return prim.expand(*args)
     finally:
         CURRENT.reset(token)
+
+
+def varies(x: Value) -> Axes:
+    """Along which checked axes of a mesh a value may differ from device to device."""
+    return x.varies if isinstance(x, Tracer) else NOWHERE
+
+
+def may_vary(x: Value) -> Axes:
+    """The same of the value and of all that stands beside it, a tangent say."""
+    return x.may_vary if isinstance(x, Tracer) else NOWHERE
 
 
 def require_home(tracer: Tracer, where: str) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
@@ -32,6 +32,7 @@ from tracefx.core.values import ConcreteArray, Value, to_numpy
 
 if TYPE_CHECKING:
     from tracefx.core.handler import Handler
+    from tracefx.core.varying import Flow
 
 # ------------------------------------------------------------------ what rules speak of
 
@@ -130,6 +131,13 @@ class Primitive:
             ConcreteArray(aval, _checked(self, aval, np.asarray(out)))
             for aval, out in zip(avals, self.impl(*arrays), strict=True)
         ]
+
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        """Along which axes of a mesh each of the `count` outputs may differ from device to device.
+
+        `operands` says it of the operands; `flow` follows it through the programs that an operation carries.
+        """
+        return [NOWHERE.union(*operands)] * count
 
     @property
     def effects(self) -> Effects:

@@ -11,10 +11,10 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.effects import NamedAxis, of_each
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, under
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, may_vary, under, varies
 from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
@@ -38,6 +38,16 @@ class BatchTracer(Tracer):
         self.dim = dim
         self.origin = origin
         self.aval = val.aval.without_axis(dim)
+
+    @property
+    @override
+    def varies(self) -> Axes:
+        return varies(self.val)
+
+    @property
+    @override
+    def may_vary(self) -> Axes:
+        return may_vary(self.val)
 
     @property
     @override
@@ -77,6 +87,12 @@ class Batch(Handler):
         if self.axis.name is None:
             return self.inner.axes
         return MappingProxyType({**self.inner.axes, self.axis.name: self.axis.size})
+
+    @property
+    @override
+    def checked(self) -> Mapping[str, int]:
+        found = self.inner.checked
+        return {name: n for name, n in found.items() if name != self.axis.name} if self.axis.name in found else found
 
     @override
     def hosts(self, tracer: Tracer) -> bool:

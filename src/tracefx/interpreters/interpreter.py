@@ -13,7 +13,7 @@ from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.core import trees
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Debugging
 from tracefx.core.entering import Collected, Enterable, Entered, Form, plain
@@ -22,7 +22,7 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, under
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, under, varies
 from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive, missing
@@ -55,6 +55,11 @@ class Held(Tracer):
         self.held = held
         self.aval = aval
         self.origin = origin
+
+    @property
+    @override
+    def varies(self) -> Axes:
+        return NOWHERE.union(*map(varies, _values(self.held)))
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import (
@@ -20,7 +20,7 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, under
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, may_vary, under, varies
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
 from tracefx.core.source import ORIGIN, here
@@ -51,6 +51,16 @@ class JVPTracer(Tracer):
         self.tangent = tangent
         self.origin = origin
         self.aval = primal.aval
+
+    @property
+    @override
+    def varies(self) -> Axes:
+        return varies(self.primal)
+
+    @property
+    @override
+    def may_vary(self) -> Axes:
+        return may_vary(self.primal) | may_vary(self.tangent)
 
     @property
     @override

@@ -11,7 +11,7 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import (
     ConcretizationError,
@@ -19,12 +19,14 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import Handler, Origin, Tracer, escaped, under
+from tracefx.core.handler import Handler, Origin, Tracer, escaped, under, varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
 from tracefx.core.source import at, here
 from tracefx.core.values import Value
+from tracefx.core.varying import DECLARED
+from tracefx.ops.varying import Vary
 
 
 @final
@@ -44,6 +46,11 @@ class StageTracer(Tracer):
         self.binder = binder
         self.aval = binder.aval
         self.origin = origin
+
+    @property
+    @override
+    def varies(self) -> Axes:
+        return self.handler.varying.get(self.binder.index, NOWHERE)
 
     @override
     def concrete(self, error: type[ConcretizationError]) -> NDArray:
@@ -87,17 +94,31 @@ class Recording(Handler):
     inner: Handler
     eqns: list[Eqn] = field(factory=list, init=False, repr=False)
     consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
+    checked: Mapping[str, int] = field(init=False, repr=False)
+    varying: dict[int, Axes] = field(init=False, repr=False)
+    """Along which axes of a mesh variables may differ, for those that may; empty where nobody asks."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
+
+    @checked.default
+    def _checked(self) -> Mapping[str, int]:
+        return self.inner.checked
+
+    @varying.default
+    def _varying(self) -> dict[int, Axes]:
+        return {-1: NOWHERE} if self.checked else {}
 
     @property
     @override
     def below(self) -> Handler:
         return self.inner
 
-    def input(self, aval: ShapedArray, origin: Origin = None) -> StageTracer:
-        """A new input of the program."""
-        return StageTracer(self, Var(next(self.indices), aval), origin)
+    def input(self, aval: ShapedArray, origin: Origin = None, along: Axes = NOWHERE) -> StageTracer:
+        """A new input of the program, which may differ along these axes of a mesh."""
+        var = Var(next(self.indices), aval)
+        if along:
+            self.varying[var.index] = along
+        return StageTracer(self, var, origin)
 
     def owns(self, x: object) -> bool:
         return type(x) is StageTracer and x.handler is self
@@ -116,6 +137,8 @@ class Recording(Handler):
             raise escaped(x, self, "in a traced function")
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)
+        if along := varies(x):
+            self.varying[var.index] = along
         return var
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -136,10 +159,22 @@ class Recording(Handler):
         if len(out_avals) == 1:  # nearly all operations
             var = Var(next(self.indices), out_avals[0])
             self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))
+            if self.varying or type(prim) is Vary:
+                self.note(prim, inputs, (var,))
             return (StageTracer(self, var, source),)
         outs = tuple([Var(next(self.indices), a) for a in out_avals])
         self.eqns.append(Eqn(prim, tuple(inputs), outs, source))
+        if self.varying:
+            self.note(prim, inputs, outs)
         return [StageTracer(self, v, source) for v in outs]
+
+    def note(self, prim: Primitive, inputs: Sequence[Atom], outs: Sequence[Var]) -> None:
+        """Note along which axes the outputs of an operation may differ."""
+        known = self.varying
+        given = [known.get(a.index, NOWHERE) if type(a) is Var else NOWHERE for a in inputs]
+        for v, along in zip(outs, DECLARED.of(prim, given, len(outs)), strict=True):
+            if along:
+                known[v.index] = along
 
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
         """The finished program, its variables numbered as they came, and the values of its constants."""

@@ -7,7 +7,7 @@ from typing import final
 
 from attrs import frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
@@ -31,14 +31,18 @@ def stage(
     outer: Handler = ROOT,
     origins: Sequence[Origin] | None = None,
     title: str = "jit",
+    along: Sequence[Axes] | None = None,
 ) -> tuple[Jaxpr, list[Value]]:
     """Trace a function of values: its jaxpr, and the values it closed over.
 
-    `outer` is the handler whose tracers the function may close over; messages call the tracing by its `title`.
+    `outer` is the handler whose tracers the function may close over; messages call the tracing by its `title`. `along`
+    says of the inputs along which axes of a mesh they may differ; unsaid, it is all that are checked.
     """
     handler = Stage(outer, title)
     names = origins if origins is not None else [None] * len(avals)
-    inputs = [handler.input(aval, origin) for aval, origin in zip(avals, names, strict=True)]
+    if along is None:
+        along = [frozenset(handler.checked)] * len(avals)
+    inputs = [handler.input(*each) for each in zip(avals, names, along, strict=True)]
     token = CURRENT.set(handler)
     try:
         outs = f(*inputs)

@@ -12,6 +12,7 @@ from tracefx.ops import collective, exchange, groups
 from tracefx.ops.collective import AxisName
 from tracefx.ops.groups import AxisIndexGroups
 from tracefx.ops.reduction import reduce_max, reduce_min
+from tracefx.ops.varying import varying
 
 
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
@@ -183,7 +184,9 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
 def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     """The arrays of a tree as they are, from here on ones that may differ along the named axis (`to="varying"`).
 
-    Nothing has to be said here: it is seen by itself along which axes arrays differ. ValueError for another `to`.
+    Inside of `shard_map` a derivative with respect to an array that is the same on all devices is the sum of what they
+    have of it; with respect to one that varies, each has its own. Where such arrays meet nothing has to be said.
+    ValueError for another `to`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: x + pcast(1, "batch", to="varying"), axis_name="batch")(lax.iota("int32", 3))
@@ -191,5 +194,5 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     """
     if to != "varying":
         raise ValueError(f"pcast: to must be 'varying', got {to!r}")
-    collective.axes_in_scope("pcast", axis_name)
-    return trees.map(as_array, x)
+    names, _ = collective.axes_in_scope("pcast", axis_name)
+    return trees.map(lambda leaf: as_array(varying(as_array(leaf), names)), x)

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.builder import Attr, Builder, Ir, Region, Text
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, NamedAxis
@@ -37,12 +37,14 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value, from_numpy
+from tracefx.core.varying import Flow
 from tracefx.ops.arithmetic import div, mul
 from tracefx.ops.basis import convert, fit, reduce_sum
 from tracefx.ops.elementwise import NUMBERS, add
 from tracefx.ops.operation import ANY, Domain, miscounted
 from tracefx.ops.reduction import reduce_max, reduce_min
 from tracefx.ops.shape import iota
+from tracefx.ops.varying import alike, varying
 
 Names = tuple[Hashable, ...]
 AxisName = Hashable
@@ -85,6 +87,12 @@ class Collective(Primitive, Batchable, Lowerable):
     @override
     def effects(self) -> Effects:
         return frozenset([NamedAxis(name) for name in self.names])
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        # Declared it is already, of the operand, by who bound the operation: which axes are checked is known there.
+        names = map(str, self.names) if flow.of_values else ()
+        return [NOWHERE.union(*operands, names)] * count
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -214,6 +222,10 @@ class AllReduce(Collective, OfGroups):
         return self.axes
 
     @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        return [NOWHERE.union(*operands).difference(map(str, self.names))] * count
+
+    @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         self.domain.require(self.name, *avals)
         return avals[0]
@@ -256,6 +268,13 @@ class PSum(AllReduce, LinearCollective):
     def transposed(self) -> Collective:
         return self  # the sum goes to every member, so the cotangents of all are summed, and go to every member
 
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)
+        summed = psum_over(ct, list(zip(self.axes, self.axis_sizes, strict=True)))
+        return [fit(summed, args[0].aval)]
+
 
 @final
 class PMax(AllReduce):
@@ -285,14 +304,27 @@ def _of_booleans(name: str, aval: ShapedArray) -> str:
     return "stablehlo.or" if name == "stablehlo.maximum" else "stablehlo.and"
 
 
-def psum_over(x: Value, axes: Sequence[tuple[str, int]]) -> Value:
-    """The sum along axes of these names and sizes, wherever it is bound."""
-    return bind1(PSum(tuple([name for name, _ in axes]), tuple([size for _, size in axes])), x) if axes else x
+def psum_over(x: Value, axes: Iterable[tuple[Hashable, int]]) -> Value:
+    """The sum along axes of these names and sizes, wherever it is bound: without a word between devices if all have
+    the same."""
+    axes = list(axes)
+    same = alike(x, [name for name, _ in axes])
+    apart = [(name, size) for name, size in axes if name not in same]
+    if apart:
+        x = bind1(PSum(tuple([name for name, _ in apart]), tuple([size for _, size in apart])), x)
+    count = prod([size for name, size in axes if name in same])
+    return x if count == 1 else mul(x, number_like(count, x.aval))
 
 
-def scaled_down(x: Value, n: int) -> Value:
-    """`x / n`, in its own type."""
-    return x if n == 1 else div(x, number_like(n, x.aval))
+def in_shares(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
+    """A true cotangent of a value that varies along the axes in `known`, as each device's share of it."""
+    n = prod([size for name, size in axes if name not in known])
+    return ct if n == 1 else div(ct, number_like(n, ct.aval))
+
+
+def of_shares(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
+    """The true cotangent of a value that varies along the axes in `known`, from each device's share of it."""
+    return psum_over(ct, [(name, size) for name, size in axes if name not in known])
 
 
 def number_like(n: int, aval: ShapedArray) -> Array:
@@ -328,7 +360,7 @@ def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
     value = as_value(x, "x")
     if dtypes.is_bool(value.aval.dtype):
         value = convert(value, dtypes.int32)
-    return bind1(PSum(names, sizes), value) if names else as_array(value)
+    return bind1(PSum(names, sizes), varying(value, names)) if names else as_array(value)
 
 
 def pmean(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
@@ -355,7 +387,7 @@ def pmax(x: ArrayLike, axis_name: AxisName) -> Array:
     Array([-2.,  0.], dtype=float32)
     """
     names, sizes = axes_in_scope("pmax", axis_name)
-    return bind1(PMax(names, sizes), x) if names else as_array(x)
+    return bind1(PMax(names, sizes), varying(as_value(x, "x"), names)) if names else as_array(x)
 
 
 def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
@@ -366,7 +398,7 @@ def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
     Array([0., 2.], dtype=float32)
     """
     names, sizes = axes_in_scope("pmin", axis_name)
-    return bind1(PMin(names, sizes), x) if names else as_array(x)
+    return bind1(PMin(names, sizes), varying(as_value(x, "x"), names)) if names else as_array(x)
 
 
 # ------------------------------------------------------------------ axis_index, axis_size
@@ -415,7 +447,7 @@ def axis_index(axis_name: AxisName) -> Array:
     names, sizes = axes_in_scope("axis_index", axis_name)
     index = as_array(from_numpy(np.zeros((), np.int32)))
     for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
-        here = bind1(AxisIndex(name, size))
+        here = as_array(varying(bind1(AxisIndex(name, size)), (name,)))
         index = add(mul(index, size), here) if i else here
     return index
 

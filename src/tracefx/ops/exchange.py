@@ -11,13 +11,14 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.builder import Attr, Builder, Ir, Text
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
     MappedAxis,
 )
-from tracefx.core.values import Value
+from tracefx.core.values import Value, as_value
+from tracefx.core.varying import Flow
 from tracefx.ops.along_axis import index_in_dim
 from tracefx.ops.arithmetic import mul
 from tracefx.ops.basis import batch_first, reduce_sum, reshape, transpose
@@ -43,6 +44,7 @@ from tracefx.ops.operation import Moves
 from tracefx.ops.selection import where
 from tracefx.ops.shape import batch_at
 from tracefx.ops.static import axis_of, static_int
+from tracefx.ops.varying import varying
 from tracefx.ops.windows import GatherScatterMode
 
 # ------------------------------------------------------------------ all_gather, psum_scatter
@@ -61,6 +63,12 @@ class AllGather(LinearCollective, Moves, OfGroups):
     @override
     def names(self) -> Names:
         return self.axis_name
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        # All have the same. But each has it for itself, as in JAX: what they make of it, they make each for themselves.
+        names = map(str, self.names) if flow.of_values else ()
+        return [NOWHERE.union(*operands).difference(names)] * count
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -175,7 +183,7 @@ def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool 
     [[1, 2], [1, 2]]
     """
     names, sizes = axes_in_scope("all_gather", axis_name)
-    out = as_array(x)
+    out = as_array(varying(as_value(x, "x"), names))
     place = axis_of("all_gather", axis, out.ndim + (not tiled), "axis")
     for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name counts slowest
         out = bind1(AllGather(place, (name,), size, tiled), out)
@@ -193,7 +201,7 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
     [11, 22]
     """
     names, sizes = axes_in_scope("psum_scatter", axis_name)
-    out = as_array(x)
+    out = as_array(varying(as_value(x, "x"), names))
     place = axis_of("psum_scatter", scatter_dimension, out.ndim, "scatter_dimension")
     if len(names) == 1:
         return bind1(ReduceScatter(place, names, sizes[0], bool(tiled)), out)
@@ -277,7 +285,7 @@ def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]])
     """
     names, sizes = axes_in_scope("ppermute", axis_name)
     pairs = tuple([(static_int("ppermute", s, "perm"), static_int("ppermute", d, "perm")) for s, d in perm])
-    return bind1(PPermute(names, pairs, prod(sizes)), x)
+    return bind1(PPermute(names, pairs, prod(sizes)), varying(as_value(x, "x"), names))
 
 
 # ------------------------------------------------------------------ all_to_all
@@ -357,7 +365,7 @@ def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: 
     [[1, 3], [2, 4]]
     """
     names, sizes = axes_in_scope("all_to_all", axis_name)
-    value = as_array(x)
+    value = as_array(varying(as_value(x, "x"), names))
     split = axis_of("all_to_all", split_axis, value.ndim, "split_axis")
     concat = axis_of("all_to_all", concat_axis, value.ndim, "concat_axis")
     if len(names) != 1:

@@ -9,6 +9,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import varies
 from tracefx.core.values import Value, as_value
 from tracefx.ops.operation import static_shape
 
@@ -25,11 +26,14 @@ class Typed(Protocol):
 def typeof(x: ArrayLike | Typed, what: str = "typeof: argument") -> ShapedArray:
     """The type of an array or number, or of what has a shape and a dtype. TypeError that calls it `what` for others.
 
+    Inside of a checked `shard_map` it tells in `vma` along which axes of the mesh an array may differ from device to
+    device.
+
     >>> typeof(2.0)
     f32[]*
     """
     if isinstance(x, Value):
-        return x.aval
+        return x.aval.varying(varies(x))
     if _is_type(x):
         return ShapedArray(static_shape(what, x.shape), dtypes.as_dtype(x.dtype, what), getattr(x, "weak_type", False))
     return as_value(x, what).aval  # type: ignore[arg-type]  # what is no array either is refused there

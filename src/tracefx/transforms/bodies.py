@@ -10,14 +10,16 @@ from attrs import evolve, frozen
 
 from tracefx.control.bodies import rearranged
 from tracefx.core import promotion, trees
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.bounds import keep
 from tracefx.core.errors import TypePromotionError
+from tracefx.core.handler import varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import renumber
 from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import Value
+from tracefx.core.varying import DECLARED
 from tracefx.ops.basis import ConvertElementType, retyped
 from tracefx.transforms.arguments import argument_names, name_of
 from tracefx.transforms.tracing import KINDS, TRACES, Trace, keepable, signature, trace
@@ -34,15 +36,21 @@ class Adapter:
 
 
 def trace_body(
-    where: str, f: Callable[..., Any], in_tree: TreeDef, avals: Sequence[ShapedArray], adapt: Adapter | None = None
+    where: str,
+    f: Callable[..., Any],
+    in_tree: TreeDef,
+    avals: Sequence[ShapedArray],
+    adapt: Adapter | None = None,
+    along: Callable[[], tuple[Axes, ...]] | None = None,
 ) -> Trace:
     """The trace of a function of the tree of arguments that `in_tree` builds, `(args, {})`, from the shared cache.
 
     With `adapt`, that of `adapt.adapt(f)`: it is kept for `f`, as what `adapt` makes does not outlive the call.
-    Messages call the tracing `where`.
+    Messages call the tracing `where`. `along` is as for `signature`.
     """
     traces = TRACES.traces(f)
-    key = signature(in_tree, tuple(avals), ()), ("body", adapt)
+    kind = signature(in_tree, tuple(avals), (), along)
+    key = kind, ("body", adapt)
     known = traces.get(key)
     if known is not None:
         return known
@@ -53,8 +61,49 @@ def trace_body(
         trees.leaves(theirs), argument_names(f, name_of(f), theirs, kwargs, range(len(theirs))), strict=True
     ):
         origins[cast(int, place)] = name
-    made = trace(f if adapt is None else adapt.adapt(f), in_tree, tuple(avals), origins, name_of(f), where)
+    body = f if adapt is None else adapt.adapt(f)
+    made = trace(body, in_tree, tuple(avals), origins, name_of(f), where, kind.along)
     return keep(traces, key, made, KINDS) if keepable(made) else made
+
+
+@final
+class Moving:
+    """Along which checked axes of a mesh the carry of a loop may differ, after any step, and the slices beside it."""
+
+    def __init__(self, slices: Sequence[Value] = ()) -> None:
+        self.slices = slices
+        self.carry: tuple[Axes, ...] = ()
+        self.beside: tuple[Axes, ...] = ()
+
+    def known(self, carry: Sequence[Value], slices: Sequence[ShapedArray]) -> Callable[[], tuple[Axes, ...]]:
+        assert len(slices) == len(self.slices)
+
+        def ask() -> tuple[Axes, ...]:
+            if not self.carry:
+                self.carry, self.beside = tuple(map(varies, carry)), tuple(map(varies, self.slices))
+            return self.carry + self.beside
+
+        return ask
+
+    def settled(self, step: Trace, n: int) -> bool:
+        """Whether the carry is no other after a step, traced as it was known; what is new is known from now on."""
+        if not self.carry:  # nobody has asked
+            return True
+        outs = DECLARED.through(step.jaxpr, [*map(varies, step.consts), *self.carry, *self.beside])
+        return not self.widen(outs[:n])
+
+    def ended(self, going: Trace) -> bool:
+        """Take in along what the end of the loop differs, by its condition; whether any of it was new."""
+        if not self.carry:
+            return False
+        (goes_on,) = DECLARED.through(going.jaxpr, [*map(varies, going.consts), *self.carry])[:1]
+        return self.widen([goes_on] * len(self.carry))
+
+    def widen(self, more: Sequence[Axes]) -> bool:
+        """Take these in; whether any was new."""
+        wider = tuple([a | b for a, b in zip(self.carry, more, strict=True)])
+        changed, self.carry = wider != self.carry, wider
+        return changed
 
 
 def trace_step(
@@ -66,23 +115,26 @@ def trace_step(
     slices: Sequence[ShapedArray],
     carry_out: Callable[[Trace], TreeDef],
     adapt: Adapter | None = None,
+    along: Moving | None = None,
 ) -> tuple[Trace, Jaxpr, list[Value]]:
     """The trace of a loop's body, its program, and the first carry, all carries having the types that steps keep.
 
     The arguments' leaves are the carry, of structure `tree`, and slices; `carry_out` gives the structure of the carry
     among the results. Where a Python number gives way to another dtype, the body is traced again with that. Where it
-    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again.
+    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again. Where a
+    carry differs along more axes of a mesh after a step than before, it is traced again too.
     """
     n = len(carry)
     types = [c.aval for c in carry]
+    along = along or Moving()
     while True:
-        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
+        traced = trace_body(where, f, in_tree, [*types, *slices], adapt, along.known(carry, slices))
         if (out := carry_out(traced)) != tree:
             parts = [users_part(adapt, t) for t in (tree, out)]
             differ_in_structure(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
         outs = traced.jaxpr.out_avals
         settled = fitted(types, outs[:n])
-        if all(a.dtype == b.dtype for a, b in zip(types, settled, strict=True)):
+        if all(a.dtype == b.dtype for a, b in zip(types, settled, strict=True)) and along.settled(traced, n):
             break
         types = settled
     require_carry(where, users_part(adapt, tree), settled, outs[:n])

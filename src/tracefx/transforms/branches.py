@@ -27,7 +27,7 @@ from tracefx.transforms.bodies import (
     trace_body,
     with_outs,
 )
-from tracefx.transforms.tracing import Trace
+from tracefx.transforms.tracing import Trace, along
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -146,7 +146,7 @@ def _branch(
 ) -> Any:
     values, in_tree = flatten_values((operands, {}), f"{what}: operands")
     avals = [v.aval for v in values]
-    traced = [trace_body(what, f, in_tree, avals) for f in functions]
+    traced = [trace_body(what, f, in_tree, avals, along=along(values)) for f in functions]
     _require_agreement(what, functions, names, traced)
     types = [common_type(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
     bodies, consts = common_consts(traced)

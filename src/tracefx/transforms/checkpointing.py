@@ -19,7 +19,7 @@ from tracefx.core.settings import DISABLE_JIT
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.statics import StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, keepable, signature, trace
+from tracefx.transforms.tracing import KINDS, TRACES, along, keepable, signature, trace
 from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
@@ -64,12 +64,12 @@ class Checkpoint(TransformOf[Preserving]):
                 return fun(*args, **kwargs)
             dynamic, statics = static.split(where, args, kwargs)
             values, in_tree = flatten_values(dynamic, where)
-            key = signature(in_tree, tuple([v.aval for v in values]), statics), static
+            key = signature(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
             traced = traces.get(key)
             if traced is None:
                 origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
                 closed = static.closed_over(fun, args, kwargs)
-                traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint")
+                traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint", key[0].along)
                 if keepable(traced):
                     traced = keep(traces, key, traced, KINDS)
             body = traced.jaxpr

@@ -18,6 +18,7 @@ from tracefx.core.values import ConcreteArray
 from tracefx.ops.static import static_int
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import trace_body
+from tracefx.transforms.tracing import along
 
 P = ParamSpec("P")
 
@@ -49,7 +50,7 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
         operands, tree = flatten_values(args, f"the arguments of {where}")
         given = trees.structure((tree.unflatten(range(tree.num_leaves)), {}))
         f = functools.partial(decomposition, **kwargs) if kwargs else decomposition
-        traced = trace_body(where, f, given, [x.aval for x in operands])
+        traced = trace_body(where, f, given, [x.aval for x in operands], along=along(operands))
         for c in traced.consts:
             if isinstance(c, Tracer):
                 raise EscapedTracerError(

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.control.between_devices import between_devices, told
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, Forward
 from tracefx.control.functions import made_from, resolved
@@ -17,7 +18,7 @@ from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
-from tracefx.core.handler import Tracer, bind, current
+from tracefx.core.handler import Tracer, bind, current, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef, keystr
@@ -214,7 +215,7 @@ class custom_jvp(CustomFunction[P, R]):
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        prim = CustomJVPCall(self._name, flat_function(self, statics, in_tree, outputs), jvp, symbolic)
+        prim = CustomJVPCall(self._name, flat_function(self, statics, in_tree, outputs), told(jvp, values), symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
@@ -354,7 +355,8 @@ class custom_vjp(CustomFunction[P, R]):
             return Forward(outs, held, pull)
 
         flat = flat_function(self, statics, in_tree, outputs)
-        prim = CustomVJPCall(self._name, flat, forward, bwd, symbolic)
+        whole = between_devices(self._name, forward, values)
+        prim = CustomVJPCall(self._name, flat, whole, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
@@ -479,7 +481,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
             leaves, in_tree = flatten_values(tuple(found), f"the result of the backward pass of {name_of(fun)}")
             return leaves
 
-        jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current())
+        jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current(), along=list(map(varies, values)))
         assert in_tree is not None
         return out, trees.Partial(_Pulled(name_of(fun), jaxpr, in_tree), *to_arrays(consts))
 
@@ -536,7 +538,7 @@ def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callabl
         outs, out_tree = flatten_values(called(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}")
         return outs
 
-    jaxpr, consts = stage(flat, [x.aval for x in values], current())
+    jaxpr, consts = stage(flat, [x.aval for x in values], current(), along=list(map(varies, values)))
     assert out_tree is not None
     structure = out_tree
     moving = [isinstance(c, Tracer) and dtypes.is_inexact(c.aval.dtype) for c in consts]

@@ -11,14 +11,15 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOWHERE, ShapedArray
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.handler import Handler, as_array, current
+from tracefx.core.effects import NamedAxis
+from tracefx.core.handler import Handler, Tracer, as_array, current, varies
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.jvp import JVP, JVPTracer
-from tracefx.interpreters.stage import stage
+from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import instantiate, retyped
 from tracefx.transforms.arguments import (
@@ -29,7 +30,14 @@ from tracefx.transforms.arguments import (
     require_callable,
     to_arrays,
 )
-from tracefx.transforms.linearization import Linearization, LinearMap, jvp_values, linearize_values
+from tracefx.transforms.linearization import (
+    NOT_SHARED,
+    Linearization,
+    LinearMap,
+    Sharing,
+    jvp_values,
+    linearize_values,
+)
 from tracefx.transforms.pipelines import Directional, HandlerTransform, No, Yes, check_flag
 from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.transformed import made_by
@@ -168,7 +176,7 @@ class LinearFunction(LinearMap):
 
     @classmethod
     def of(cls, linear: LinearMap, in_tree: TreeDef, out_tree: TreeDef) -> Self:
-        types = linear.in_avals, linear.out_avals
+        types = linear.in_avals, linear.out_avals, linear.sharing
         return cls(linear.jaxpr, linear.consts, linear.moving, linear.moved, *types, in_tree, out_tree)
 
     @classmethod
@@ -179,7 +187,7 @@ class LinearFunction(LinearMap):
 
     def flattened(self) -> tuple[tuple[Value, ...], tuple[object, ...]]:
         """The numbers, and all else."""
-        types = self.in_avals, self.out_avals
+        types = self.in_avals, self.out_avals, self.sharing
         return self.consts, (self.jaxpr, self.moving, self.moved, *types, self.in_tree, self.out_tree)
 
 
@@ -207,6 +215,7 @@ class Pullback(LinearFunction):
         what = "the vjp function: cotangents"
         trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
         checked = [_tangent("the vjp function", a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        self.sharing.require("the vjp function", checked)
         return self.in_tree.unflatten([cotangent(ct) for ct in self.pull(checked)])
 
 
@@ -228,13 +237,26 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
         if not dtypes.is_inexact(aval.dtype):
             raise TypeError(f"linear_transpose: primals must be floats or complex numbers, got {aval}")
     out_tree: TreeDef | None = None
+    sharing = NOT_SHARED
+    along = [varies(x) if isinstance(x, Tracer) else NOWHERE for x in trees.leaves(tuple(primals))]
 
     def called(*values: Value) -> list[Value]:
         nonlocal out_tree
         outs, (out_tree, _) = call_for_values(fun, False, in_tree.unflatten(to_arrays(values)), {})
         return outs
 
-    jaxpr, consts = stage(called, avals, current())
+    def recorded(*values: Value) -> list[Value]:
+        nonlocal sharing
+        outs = called(*values)
+        recording = current()
+        if isinstance(recording, Stage) and recording.checked:
+            names = frozenset(
+                [str(e.name) for eqn in recording.eqns for e in eqn.prim.effects if isinstance(e, NamedAxis)]
+            )
+            sharing = Sharing.of(recording, names, values, outs)
+        return outs
+
+    jaxpr, consts = stage(recorded, avals, current(), along=along)
     assert out_tree is not None
     structure = out_tree
 
@@ -242,7 +264,8 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
         flat, tree = flatten_tangents(cotangents, "the transposed function: cotangents")
         trees.require_same_structure("the transposed function", structure, tree, "the outputs", "the cotangents")
         checked = [_matching("the transposed function", a, t) for a, t in zip(jaxpr.out_avals, flat, strict=True)]
-        cts = backward(jaxpr, consts, [Linear(a) for a in avals], checked)
+        sharing.require("the transposed function", checked)
+        cts = sharing.whole(backward(jaxpr, consts, [Linear(a) for a in avals], sharing.shares(checked)))
         pulled: tuple[Any, ...] = in_tree.unflatten([cotangent(ct) for ct in cts if ct is not None])
         return pulled
 

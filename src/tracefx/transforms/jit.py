@@ -40,7 +40,7 @@ from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.shardings import constrained, sharding_of, shardings_for
 from tracefx.transforms.stages import LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
+from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, along, keepable, signature, trace
 from tracefx.transforms.transformed import reference
 
 P = ParamSpec("P")
@@ -281,7 +281,7 @@ class Jitted(Generic[P, R]):
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return values, signature(in_tree, tuple([v.aval for v in values]), statics)
+        return values, signature(in_tree, tuple([v.aval for v in values]), statics, along(values))
 
     def _trace(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         known = self._traces.get((key, self._static))
@@ -289,7 +289,8 @@ class Jitted(Generic[P, R]):
             return known
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.closed_over(self._fun, args, kwargs)
-        made = trace(fun, key.in_tree, key.avals, self._arguments(dynamic, len(args)), self._name)
+        names = self._arguments(dynamic, len(args))
+        made = trace(fun, key.in_tree, key.avals, names, self._name, along=key.along)
         return keep(self._traces, (key, self._static), made, KINDS) if keepable(made) else made
 
     def _arguments(self, dynamic: Dynamic, count: int) -> list[str]:

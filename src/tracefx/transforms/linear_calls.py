@@ -9,7 +9,7 @@ from tracefx.control.custom_vjp import CustomLinear
 from tracefx.control.functions import made_from
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import bind, current
+from tracefx.core.handler import bind, current, varies
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
@@ -58,7 +58,8 @@ def linear_call(
         outs, out_tree = flatten_values(out, f"the output of {name}")
         return outs
 
-    jaxpr, consts = stage(flat, [x.aval for x in (*residuals, *operands)], current())
+    given = [*residuals, *operands]
+    jaxpr, consts = stage(flat, [x.aval for x in given], current(), along=list(map(varies, given)))
     body, structure, held = jaxpr.closed(), out_tree, len(consts)
     _require_inexact(f"linear_call of {name}: linear arguments", in_avals)
     _require_inexact(f"linear_call of {name}: outputs", body.out_avals)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from attrs import frozen
 
 from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import CURRENT, Handler
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.effects import NamedAxis
+from tracefx.core.handler import CURRENT, Handler, varies
+from tracefx.core.injection import Injected
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.partial_eval import PartialEval
-from tracefx.interpreters.recording import StageTracer
+from tracefx.interpreters.recording import Recording, StageTracer
 from tracefx.interpreters.transpose import backward
 from tracefx.ops.basis import fit, instantiate
 
@@ -43,6 +45,81 @@ def jvp_values(
     return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
 
 
+_Change: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Value]
+
+
+@final
+@frozen
+class Shares:
+    """What makes shares of the true cotangent of a value that varies along some of these axes, and what sums them."""
+
+    made: _Change
+    summed: _Change
+
+
+SHARES: Final[Injected[Shares]] = Injected("what is done between devices")
+"""Collectives, which programs that run on no mesh need not load."""
+
+
+@final
+@frozen
+class Sharing:
+    """Between devices, what is linear is run backwards by all of them together, on shares of cotangents: here true ones
+    become shares, and shares true ones.
+
+    `axes` are those checked axes of a mesh, with their sizes, along which something in between differs; the others
+    say of inputs (those of the program) and of outputs along which they do.
+    """
+
+    axes: tuple[tuple[str, int], ...] = ()
+    ins: tuple[Axes, ...] = ()
+    outs: tuple[Axes, ...] = ()
+
+    @classmethod
+    def of(cls, recorded: Recording, named: Axes, ins: Sequence[Value], outs: Sequence[Value]) -> Sharing:
+        """Of a linear program as it was recorded, with operations along these named axes, at inputs and outputs."""
+        checked = recorded.checked
+        if not checked:
+            return NOT_SHARED
+        touched = named.union(*recorded.varying.values())
+        axes = tuple([(name, size) for name, size in checked.items() if name in touched])
+        return cls(axes, tuple(map(varies, ins)), tuple(map(varies, outs)))
+
+    def require(self, what: str, cts: Sequence[Tangent]) -> None:
+        """TypeError for a cotangent that differs along axes along which its output is the same."""
+        for i, (ct, known) in enumerate(zip(cts, self.outs, strict=bool(self.outs))):
+            if isinstance(ct, Zero):
+                continue
+            if more := varies(ct) - known:
+                names = ", ".join(map(repr, sorted(more)))
+                raise TypeError(
+                    f"{what}: the cotangent of output {i} varies along {names}, but the output is the same there on "
+                    f"all devices: {ct.aval.varying(varies(ct))} was given, {ct.aval.varying(known)} is needed. Sum it "
+                    f"by psum along {names}, or make the output one that varies, by lax.pcast"
+                )
+
+    def shares(self, cts: Sequence[Tangent]) -> Sequence[Tangent]:
+        """Of the cotangents of outputs."""
+        if not self.axes:
+            return cts
+        return [
+            ct if isinstance(ct, Zero) else SHARES.value.made(ct, known, self.axes)
+            for ct, known in zip(cts, self.outs, strict=True)
+        ]
+
+    def whole(self, cts: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+        """The cotangents of inputs."""
+        if not self.axes:
+            return cts
+        return [
+            ct if ct is None or isinstance(ct, Zero) else SHARES.value.summed(ct, known, self.axes)
+            for ct, known in zip(cts, self.ins, strict=True)
+        ]
+
+
+NOT_SHARED: Final = Sharing()
+
+
 @frozen(eq=False)
 class LinearMap:
     """The linear map from tangents of inputs to tangents of outputs at a point, as a jaxpr and its constants.
@@ -57,6 +134,7 @@ class LinearMap:
     moved: tuple[bool, ...]
     in_avals: tuple[ShapedArray, ...]
     out_avals: tuple[ShapedArray, ...]
+    sharing: Sharing
 
     def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
         """Tangents of the outputs from those of the inputs."""
@@ -67,9 +145,9 @@ class LinearMap:
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the inputs from those of the outputs."""
         operands = [Linear(v.aval) for v in self.jaxpr.invars]
-        results = iter(
-            backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(cts, self.moved, strict=True) if m])
-        )
+        shares = self.sharing.shares(cts)
+        found = backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(shares, self.moved, strict=True) if m])
+        results = iter(self.sharing.whole(found))
         pulled: list[Tangent] = []
         for aval, m in zip(self.in_avals, self.moving, strict=True):
             ct = next(results) if m else None
@@ -102,7 +180,7 @@ def linearize_values(
         moves = dtypes.is_inexact(p.aval.dtype) and (moving is None or moving[i])
         mask.append(moves)
         if moves:
-            t = rest.input(p.aval.tangent(), "a tangent")
+            t = rest.input(p.aval.tangent(), "a tangent", varies(p))
             inputs.append(t)
             p = handler.wrap(p, t)
         duals.append(p)
@@ -117,6 +195,7 @@ def linearize_values(
         if not isinstance(tangent, Zero):
             tangents_out.append(tangent)
     jaxpr, consts = rest.build(inputs, tangents_out)
+    named = frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxis)]) if rest.checked else NOWHERE
     linear = Linearization(
         jaxpr,
         tuple(consts),
@@ -124,6 +203,7 @@ def linearize_values(
         tuple(moved),
         tuple([p.aval for p in primals]),
         tuple([p.aval for p in primals_out]),
+        Sharing.of(rest, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
         tuple(primals),
         tuple(primals_out),
     )

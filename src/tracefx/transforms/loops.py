@@ -18,7 +18,7 @@ from tracefx.ops.bitwise import bitwise_and
 from tracefx.ops.comparison import lt
 from tracefx.ops.elementwise import add
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, trace_body, trace_step
+from tracefx.transforms.bodies import Adapter, Moving, trace_body, trace_step
 from tracefx.transforms.scans import steps
 
 T = TypeVar("T")
@@ -105,8 +105,14 @@ def _repeat(
             return init
         carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    body, step, carry = trace_step(where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt)
-    going = trace_body(where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt)
+    moving = Moving()
+    while True:
+        body, step, carry = trace_step(
+            where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, moving
+        )
+        going = trace_body(where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt, moving.known(carry, ()))
+        if not moving.ended(going):  # where the number of steps differs, all does that a step changes
+            break
     if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
         given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))
         raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {given}")

@@ -16,7 +16,7 @@ from tracefx.core.values import Value
 from tracefx.ops.basis import reshape
 from tracefx.ops.shape import concatenate, stack
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, trace_step
+from tracefx.transforms.bodies import Adapter, Moving, trace_step
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
@@ -82,7 +82,9 @@ def steps(
     slices = [a.aval.without_axis(0) for a in arrays]
     in_tree = trees.structure(((_skeleton(carry_tree), _skeleton(xs_tree)), {}))
     m = len(carry)
-    traced, step, carry = trace_step(where, f, in_tree, carry, carry_tree, slices, lambda t: _pair(where, t)[0], adapt)
+    traced, step, carry = trace_step(
+        where, f, in_tree, carry, carry_tree, slices, lambda t: _pair(where, t)[0], adapt, Moving(arrays)
+    )
     ys = _pair(where, traced)[1]
     key = ("scan", m, n, reverse, rounds, checkpoint)
     op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, final, overload
 
 import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.sameness import differing
 from tracefx.control.shard_map import WHOLE
 from tracefx.control.shard_map import ShardMap as Operation
 from tracefx.core import trees
+from tracefx.core.avals import NOWHERE
 from tracefx.core.backend import BACKEND, Device
-from tracefx.core.handler import CURRENT, Handler, as_array, bind, current
+from tracefx.core.handler import CURRENT, Handler, as_array, bind, current, varies
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.core.trees import PyTree
+from tracefx.core.varying import ACTUAL
 from tracefx.interpreters.named_axes import NamedAxes
+from tracefx.ops.collective import in_shares, of_shares
 from tracefx.ops.shape import expand_dims, squeeze
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
+from tracefx.transforms.linearization import SHARES, Shares
 from tracefx.transforms.pipelines import HeldTree, Preserving, TransformOf, check_flag, hold
 from tracefx.transforms.tracing import TRACES, keepable, signature, trace
 from tracefx.transforms.transformed import made_by
@@ -30,6 +34,9 @@ from tracefx.transforms.vmap import mapped_dim, mapped_size
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+SHARES.provide(lambda: Shares(in_shares, of_shares))
 
 
 def _names(given: Iterable[str]) -> frozenset[str]:
@@ -41,8 +48,18 @@ def _places(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 @final
+@frozen(eq=False)
 class Along(NamedAxes):
     """The axes of a mesh along which devices run a program apart."""
+
+    checks: bool
+    """Whether it is noted of values along which they may differ."""
+
+    @property
+    @override
+    def checked(self) -> Mapping[str, int]:
+        names = {str(name): size for name, size in self.names.items()} if self.checks else {}
+        return MappingProxyType({**self.inner.checked, **names})
 
 
 def _apart_around(handler: Handler) -> frozenset[str]:
@@ -101,14 +118,16 @@ class ShardMap(TransformOf[Preserving]):
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name)
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.part(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
-        token = CURRENT.set(Along(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}))
+        token = CURRENT.set(Along(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
         meanwhile = MESH.set(mesh)
         try:
-            key = signature(tree, tuple(parts), ())
+            own = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
+            along = tuple([varies(v) | names for v, names in zip(values, own, strict=True)])
+            key = signature(tree, tuple(parts), (), lambda: along)
             known = TRACES.traces(fun)
             traced = known.get((key, mesh))
             if traced is None:
-                traced = trace(fun, tree, tuple(parts), names, name, "shard_map")
+                traced = trace(fun, tree, tuple(parts), names, name, "shard_map", key.along)
                 if keepable(traced):
                     known[key, mesh] = traced
         finally:
@@ -168,7 +187,7 @@ class ShardMap(TransformOf[Preserving]):
 
     def _require_sameness(self, op: Operation, out_tree: trees.TreeDef) -> None:
         """ValueError if an output may differ along an axis that its specification doesn't name."""
-        outs = differing(op.jaxpr, [frozenset(spec.names) for spec in op.in_specs])
+        outs = ACTUAL.through(op.jaxpr, [frozenset(spec.names) for spec in op.in_specs])
         paths = [trees.keystr(path) for path, _ in trees.flatten_with_path(out_tree.unflatten(range(len(outs))))[0]]
         for found, spec, path in zip(outs, op.out_specs, paths, strict=True):
             wrong = sorted(found - {*spec.names})
@@ -218,11 +237,14 @@ def shard_map(
     is the one in use. With `axis_names`, `f` runs apart along these axes alone. Without `f` it is what makes such
     functions, as a decorator does.
 
-    A derivative that is taken inside of `f` is that of what one device computes: sum it over the devices that share
-    what it is with respect to. A derivative of the whole, taken outside, needs no more thought.
+    A derivative that is taken inside of `f` is that of the whole: with respect to an array that is the same on all
+    devices it is the sum of what they have of it, and of an output that is the same everywhere it is counted once. It
+    is noted of arrays along which axes they may differ (`typeof(x).vma`); `tracefx.lax.pcast` makes one each device's
+    own. A backward pass of `custom_vjp` is given such cotangents, and gives such ones.
 
     Raises ValueError for arrays that can't be cut so, and for an output that may differ along an axis that its
-    specification doesn't name; `check_vma=False` leaves that to you.
+    specification doesn't name. With `check_vma=False` nothing is noted nor checked, and a derivative that is taken
+    inside is that of what one device computes.
 
     >>> from tracefx import P, lax, make_mesh
     >>> def normalized(x):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core import trees
-from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import bind
+from tracefx.core.avals import NOWHERE, Axes
+from tracefx.core.handler import bind, current, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value
+from tracefx.core.varying import DECLARED
 from tracefx.ops.arithmetic import neg
+from tracefx.ops.varying import varying
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.bodies import common_consts, common_type, differ_in_structure, require_types, with_outs
 from tracefx.transforms.custom_derivatives import custom_jvp
@@ -52,22 +56,37 @@ def custom_linear_solve(
         transpose_solve = solve
     where = "custom_linear_solve"
     values, tree = flatten_values(b, f"{where}: b")
-    avals = [v.aval for v in values]
-    multiply = _traced(where, "matvec", matvec, tree, avals, False)
-    solver, aux = _solver(where, "solve", lambda x: solve(matvec, x), tree, avals, has_aux)
+    while True:
+        multiply = _traced(where, "matvec", matvec, tree, values, False)
+        solver, aux = _solver(where, "solve", lambda x: solve(matvec, x), tree, values, has_aux)
+        wider = [varying(v, _along(multiply, values, i) | _along(solver, values, i)) for i, v in enumerate(values)]
+        if all(map(operator.is_, wider, values)):
+            break
+        values = wider  # the right-hand side differs along the axes of a mesh that the solution does
+    b = tree.unflatten(to_arrays(values))
     parts = [multiply, solver]
     if transpose_solve is not None:
         back = transpose_solve
         vecmat = matvec if symmetric else _transposed(matvec, b)
         parts += [
-            multiply if symmetric else _traced(where, "the transpose of matvec", vecmat, tree, avals, False),
-            _solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, avals, has_aux)[0],
+            multiply if symmetric else _traced(where, "the transpose of matvec", vecmat, tree, values, False),
+            _solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, values, has_aux)[0],
         ]
     jaxprs, consts = common_consts(parts)
-    op = LinearSolve(len(consts), *jaxprs[:2], *(jaxprs[2:] or (None, None)))
+    axes = tuple(current().checked.items())
+    along = tuple([tuple(sorted(varies(v))) for v in values]) if axes else ()
+    multiplied, solved, *back_again = jaxprs
+    vecmat_jaxpr, transposed = back_again or (None, None)
+    op = LinearSolve(len(consts), multiplied, solved, vecmat_jaxpr, transposed, axes, along)
     outs = to_arrays(bind(op, *consts, *values))
     x = tree.unflatten(outs[: len(values)])
     return (x, aux.unflatten(outs[len(values) :])) if has_aux else x
+
+
+def _along(traced: Trace, values: Sequence[Value], i: int) -> Axes:
+    """Along which checked axes of a mesh an output differs."""
+    given = [*traced.consts, *values]
+    return DECLARED.through(traced.jaxpr, list(map(varies, given)))[i] if current().checked else NOWHERE
 
 
 def _transposed(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
@@ -80,11 +99,12 @@ def _transposed(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
 
 
 def _traced(
-    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, avals: Sequence[ShapedArray], has_aux: bool
+    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> Trace:
     """The trace of a function of one argument whose result is like it, and exactly of its types."""
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    traced = trace(f, in_tree, tuple(avals), None, name_of(f), where)
+    avals = [v.aval for v in values]
+    traced = trace(f, in_tree, tuple(avals), None, name_of(f), where, list(map(varies, values)))
     out, outs = traced.out_tree, traced.jaxpr.out_avals
     if has_aux:
         given = out.unflatten(range(out.num_leaves))
@@ -101,10 +121,10 @@ def _traced(
 
 
 def _solver(
-    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, avals: Sequence[ShapedArray], has_aux: bool
+    where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> tuple[Trace, TreeDef]:
     """The trace of a solver, and the structure of what it gives beside the solution."""
-    traced = _traced(where, name, f, tree, avals, has_aux)
+    traced = _traced(where, name, f, tree, values, has_aux)
     given = traced.out_tree.unflatten(range(traced.out_tree.num_leaves))
     return traced, trees.structure(given[1] if has_aux else ())
 
@@ -137,8 +157,8 @@ def custom_root(
     where = "custom_root"
     values, tree = flatten_values(initial_guess, f"{where}: initial_guess")
     avals = [v.aval for v in values]
-    residual = _traced(where, "f", f, tree, avals, False)
-    solver, aux = _solver(where, "solve", lambda x: solve(f, x), tree, avals, has_aux)
+    residual = _traced(where, "f", f, tree, values, False)
+    solver, aux = _solver(where, "solve", lambda x: solve(f, x), tree, values, has_aux)
     (f_jaxpr, solve_jaxpr), consts = common_consts([residual, solver])
     n = len(avals)
 

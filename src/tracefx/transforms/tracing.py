@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from attrs import evolve, frozen
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import Tracer, current
+from tracefx.core.avals import Axes, ShapedArray
+from tracefx.core.handler import Tracer, current, varies
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import X64
@@ -51,6 +51,10 @@ class Signature(NamedTuple):
     axes: tuple[tuple[Hashable, int], ...]
     mesh: Mesh
     """The one in use, which says what specifications mean."""
+    checked: tuple[str, ...] = ()
+    """Those of the named axes along which it is noted of values where they may differ."""
+    along: tuple[Axes, ...] | None = None
+    """Along which of them the leaves do; unsaid, along all."""
 
     def difference(self, new: Signature, names: Sequence[str]) -> str:
         """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
@@ -69,6 +73,8 @@ class Signature(NamedTuple):
             parts.append(f"enable_x64 was {self.x64} and is {new.x64}")
         if self.axes != new.axes:
             parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
+        if (self.checked, self.along) != (new.checked, new.along):
+            parts.append("the axes of the mesh along which values may differ from device to device are others")
         if self.mesh != new.mesh:
             parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
@@ -78,9 +84,24 @@ def _places(statics: Sequence[Static]) -> str:
     return ", ".join(repr(s.place) for s in statics) or "none"
 
 
-def signature(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: tuple[Static, ...]) -> Signature:
+def signature(
+    in_tree: TreeDef,
+    avals: tuple[ShapedArray, ...],
+    statics: tuple[Static, ...],
+    along: Callable[[], tuple[Axes, ...]] | None = None,
+) -> Signature:
+    """What a trace here depends on; `along` says of the leaves along which axes of a mesh they may differ."""
     axes = current().axes
-    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()) if axes else (), MESH.get())
+    if not axes:
+        return Signature(in_tree, avals, statics, X64.value, (), MESH.get())
+    checked = tuple(current().checked)
+    known = along() if along is not None and checked else None
+    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()), MESH.get(), checked, known)
+
+
+def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:
+    """Along which axes of a mesh values may differ, found out where somebody asks."""
+    return lambda: tuple(map(varies, values))
 
 
 def trace(
@@ -90,10 +111,12 @@ def trace(
     origins: Sequence[str] | None,
     name: str,
     title: str = "jit",
+    along: Sequence[Axes] | None = None,
 ) -> Trace:
     """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds.
 
-    Messages call the function `name`, and what it is traced for `title`.
+    Messages call the function `name`, and what it is traced for `title`. `along` says of the arguments along which axes
+    of a mesh they may differ; unsaid, it is all that are checked.
     """
     out_tree: TreeDef | None = None
 
@@ -106,7 +129,7 @@ def trace(
     # A rule may be what calls the function, and the next call may come from other scopes: those are the call's.
     token, scopes = ORIGIN.set(None), SCOPE.set(())
     try:
-        jaxpr, consts = stage(flat, avals, current(), origins, title)
+        jaxpr, consts = stage(flat, avals, current(), origins, title, along)
     finally:
         ORIGIN.reset(token)
         SCOPE.reset(scopes)

@@ -30,6 +30,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Export, Rule
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.values import type_from_jax
+from tracefx.ops.varying import Vary
 
 _Arrays = Sequence[jax.Array]
 
@@ -86,6 +87,10 @@ def policy_to_jax(policy: Policy | None) -> Callable[..., bool] | None:
 
 def _name(export: Export, prim: Name, args: _Arrays) -> _Arrays:
     return [checkpoint_name(x, prim.label) for x in args]
+
+
+def _vary(export: Export, prim: Vary, args: _Arrays) -> _Arrays:
+    return list(args)  # in JAX it says something to a mesh around it, and there is none
 
 
 # ------------------------------------------------------------------ loops and branches
@@ -195,6 +200,7 @@ RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
         Reduce: _reduce,
         ReduceWindow: _reduce_window,
         Scan: _scan,
+        Vary: _vary,
         While: _while,
     }
 )
