@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
-.PHONY: help test laws demo parallel bench test-gpu bench-gpu has-gpu docs lint format types unit clean
+.PHONY: help test laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make bench    ratios of tracefx to JAX"
 	@echo "make test-gpu  what runs on an NVIDIA GPU is what the host computes"
 	@echo "make bench-gpu ratios of tracefx to JAX on that GPU, into benchmarks/results"
+	@echo "make compile-gpu  compile all for such a GPU, which need not be there: 40 minutes, and 3 GB to install"
 	@echo "make docs     the documentation as a site, site/index.html"
 	@echo "make format   rewrite the files as lint and formatter want them"
 	@echo "make clean    remove the virtual environment and all caches"
@@ -49,6 +50,10 @@ test-gpu: has-gpu $(VENV)/.gpu
 
 bench-gpu: has-gpu $(VENV)/.gpu
 	$(BIN)/python -m benchmarks.gpu
+
+# XLA compiles for a GPU that is described to it. What is missing for that, the command says.
+compile-gpu: $(VENV)/.gpu
+	$(BIN)/python -m tests.gpu.compiling
 
 has-gpu:
 	@command -v nvidia-smi >/dev/null && nvidia-smi --list-gpus | grep -q '^GPU' || { \

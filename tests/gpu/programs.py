@@ -24,8 +24,8 @@ from tracefx import P, lax
 from tracefx.core.dtypes import DType
 from tracefx.lax import linalg
 from tracefx.xla import runtime
-from tracefx.xla.emitter import Lowered
 from tracefx.xla.lower import lower_for, whole
+from tracefx.xla.modules import Lowered
 
 Made: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
 """A function and its arguments, or their types."""
@@ -76,7 +76,7 @@ def lowered(calls: Sequence[Made], over_devices: bool) -> Lowered:
         # What devices do to each other is the same program on every platform.
         with runtime.lowering():
             return Lowered(runtime.parse_module(fx.jit(together).lower(given).as_text()), False, False, (), ())
-    return lower_for(whole(fx.jit(together).trace(given).trace.jaxpr), "together", "cuda", False)
+    return lower_for(whole(fx.jit(together).trace(given).trace.jaxpr), "together", ("cuda",))
 
 
 # ------------------------------------------------------------------ records

@@ -13,7 +13,6 @@ from tracefx.control.cond import INDEX
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Lowerable, Primitive
 from tracefx.core.values import ConcreteArray, Value
 
@@ -47,4 +46,4 @@ class PlatformIndex(Primitive, Lowerable):
 
     @override
     def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return [builder.constant(Literal(self.place(builder.platform), INDEX))]
+        return [builder.place(self.place)]

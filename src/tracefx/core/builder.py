@@ -83,7 +83,11 @@ class Builder(Protocol):
 
     @property
     def platform(self) -> str:
-        """What the program is built for, e.g. `cpu`."""
+        """What the program is built for, e.g. `cpu`. A rule that asks is asked for each, if they are several."""
+        ...
+
+    def place(self, number: Callable[[str], int]) -> Ir:
+        """The number of the platform that the program runs on, `i32[]`. `case` builds only what can be chosen by it."""
         ...
 
     def emit(

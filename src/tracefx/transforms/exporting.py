@@ -226,8 +226,9 @@ def export(
     """A function that exports `fun` for the types of its arguments: arrays, or `ShapeDtypeStruct`s.
 
     Static arguments become part of what is exported; `Exported.call` takes the others. `platforms` says where the
-    StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. Lines of source code
-    are left out unless `provenance` is true.
+    StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. For several it takes
+    the index of the one it runs on, and chooses where operations aren't the same on all. Lines of source code are
+    left out unless `provenance` is true.
 
     A program that speaks of a mesh (by `shard_map`, `with_sharding_constraint`, `in_shardings`, `out_shardings`, or as
     an argument lies on one) is exported for as many devices, whichever they are: its first is the first there where
@@ -238,7 +239,8 @@ def export(
     `drop_rules` these functions are exported without their rules, and differentiated, where they are loaded, as any
     others are.
 
-    Raises TypeError if `fun` is not jitted or closes over a tracer, ValueError for an unknown platform.
+    Raises TypeError if `fun` is not jitted or closes over a tracer, ValueError for an unknown platform,
+    NotImplementedError for an operation that one of the platforms lacks.
 
     >>> from tracefx import ShapeDtypeStruct, jit
     >>> square = export(jit(lambda x: x * x))(ShapeDtypeStruct((), "float32"))

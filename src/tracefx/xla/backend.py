@@ -28,10 +28,10 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
 from tracefx.xla.disk import Disk
-from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name
 from tracefx.xla.executables import OnceCache
 from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, plan, whole
+from tracefx.xla.modules import Lowered
 from tracefx.xla.moves import by_tiles
 from tracefx.xla.spread import (
     PLACINGS,
@@ -427,17 +427,11 @@ class XlaBackend:
         several = len(platforms) > 1
         spread = wishes is not None or bool(meshes_of(jaxpr))
         placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
-        found: set[bytes] = set()
-        for platform in platforms:
-            lowered = lower_for(planned, name, platform, several, placing)
-            if lowered.calls_host:
-                raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
-            found.add(runtime.portable_artifact(lowered.module, constants, int(several), spread=spread))
-        if len(found) > 1:
-            raise NotImplementedError(
-                f"export: {name} is not the same program on {', '.join(platforms)}: export it for each of them alone"
-            )
-        return found.pop(), tuple([i - count for i in planned.kept if i >= count])
+        lowered = lower_for(planned, name, tuple(platforms), placing)
+        if lowered.calls_host:
+            raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
+        module = runtime.portable_artifact(lowered.module, constants, int(several), spread=spread)
+        return module, tuple([i - count for i in planned.kept if i >= count])
 
     def portable_text(self, data: bytes) -> str:
         return runtime.portable_text(data)

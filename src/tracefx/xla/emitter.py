@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import final
 
 import numpy as np
-from attrs import frozen
+from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -35,40 +34,12 @@ from tracefx.xla.attributes import (
     composite_attribute,
     layout_attributes,
 )
+from tracefx.xla.choosing import ForPlatforms, OutOfReachError, on
+from tracefx.xla.modules import Lowered, Node, block_in, path_of, symbol_of, type_of, values_of
 
 
 @final
-@frozen(eq=False)
-class Lowered:
-    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions.
-
-    jaxlib's own kernels are none of these: they have names, by which other processes find them.
-    """
-
-    module: runtime.Module
-    calls_host: bool
-    calls_kernels: bool
-    host_functions: tuple[runtime.HostFunction, ...]
-    host_results: tuple[tuple[runtime.ArraySpec, ...], ...]
-    """The types of what each of them gives."""
-
-
-# ------------------------------------------------------------------ the builder
-
-
-@final
-class Node:
-    """A value of the module and its type. A plain class, since every operation makes one."""
-
-    __slots__ = ("aval", "value")
-
-    def __init__(self, value: runtime.Value, aval: ShapedArray) -> None:
-        self.value = value
-        self.aval = aval
-
-
-@final
-class Emitter:
+class Emitter(ForPlatforms):
     """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is.
 
     What happens in order hands a token from one to the next. A function or a region that has such equations in it takes
@@ -77,33 +48,27 @@ class Emitter:
 
     __slots__ = (
         *(
-            "_apart",
-            "_around",
-            "_block",
             "_channels",
-            "_eqn",
             "_everyone",
             "_first",
             "_functions",
-            "_line",
             "_lines",
             "_meshes",
             "_symbols",
             "_token",
         ),
-        *("calls_kernels", "devices", "host_functions", "host_results", "module", "platform", "targets"),
+        *("calls_kernels", "devices", "host_functions", "host_results", "targets"),
     )
 
-    def __init__(self, module: runtime.Module, platform: str, devices: tuple[Device, ...] = ()) -> None:
-        self.module = module
-        self.platform = platform
+    def __init__(
+        self, module: runtime.Module, platform: str | tuple[str, ...], devices: tuple[Device, ...] = ()
+    ) -> None:
+        super().__init__(module, platform)
         self.devices = devices
         """The partitions, of a program on several devices."""
         self._meshes: dict[Mesh, str] = {}
         self._first = self._everyone = ""
         """The meshes of the first device alone and of all in a row, once something needs them."""
-        self._apart: dict[Hashable, tuple[Mesh, Ir]] = {}
-        """The axes along which devices run this block's program apart: of which mesh, and where one is along it."""
         self._channels = 0
         self.targets: set[str] = set()
         """What custom calls call, other than kernels of jaxlib's."""
@@ -112,16 +77,11 @@ class Emitter:
         self.host_functions: list[runtime.HostFunction] = []
         """What custom calls of Python functions call, by number."""
         self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
-        self._functions: dict[int, tuple[Jaxpr, str]] = {}
+        self._functions: dict[tuple[int, tuple[str, ...]], tuple[Jaxpr, str, bool]] = {}
+        """By program and platforms: their names, and whether they take the platform's index last."""
         self._symbols: set[str] = set()
         self._lines: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
         """By operation and place in a code object, which the source beside it keeps alive."""
-        # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
-        self._block = runtime.at_end(module.body)
-        self._line = runtime.lowering()
-        self._eqn: Eqn | None = None
-        self._around = ""
-        """What operations of programs within equations are called by before their own scopes: the equations' names."""
         self._token: runtime.Value | None = None
         """What the last of them gave in this block, if there was one."""
 
@@ -134,11 +94,34 @@ class Emitter:
         given: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[Ir]:
-        outer = self._apart
+        before = self._state()
+        try:
+            return self._run_apart(jaxpr, operands, outs, ins, given, axes)
+        except OutOfReachError:
+            self._return_to(before)
+        index = self._index_here()
+        return self._run_apart(jaxpr, [*operands, index], outs, ins, given, axes, takes_index=True)
+
+    def _run_apart(
+        self,
+        jaxpr: Jaxpr,
+        operands: Sequence[Ir],
+        outs: Sequence[ShapedArray],
+        ins: Sequence[NamedSharding],
+        given: Sequence[NamedSharding],
+        axes: Sequence[str],
+        takes_index: bool = False,
+    ) -> list[Ir]:
+        """`apart`; the last operand may be the platform's index, which reaches the region no other way."""
+        outer, outside = self._apart, (self._body, self._index)
 
         def run(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
             self._apart = {**outer, **{name: (mesh, x) for name, x in zip(axes, xs[count:], strict=True)}}
-            return self.inline(jaxpr, xs[:count])
+            if takes_index:
+                index = xs[count - 1]
+                assert type(index) is Node
+                self._index = index
+            return self.inline(jaxpr, xs[: len(jaxpr.invars)])
 
         mesh = (*ins, *given)[0].mesh
         count = len(operands)
@@ -151,8 +134,10 @@ class Emitter:
             alone = list(run(self, operands))
             self._apart = outer
             return alone
-        ins = [*ins, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
-        inputs = (*jaxpr.in_avals, *[whole.with_axis(1, 0) for _ in axes])
+        self._body = self._index = None
+        everywhere = [NamedSharding(mesh, PartitionSpec())] * takes_index
+        ins = [*ins, *everywhere, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
+        inputs = (*jaxpr.in_avals, *[whole] * takes_index, *[whole.with_axis(1, 0) for _ in axes])
         ordered = any_ordered(jaxpr.effects)
         attrs: dict[str, Attr] = {
             "in_shardings": Text(self._each(ins, [x.aval for x in operands], ordered)),
@@ -160,16 +145,16 @@ class Emitter:
             "manual_axes": Text(f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')),
         }
         attributes = {k: attribute(v) for k, v in attrs.items()}
-        values, name = _values(operands), "sdy.manual_computation"
+        values, name = values_of(operands), "sdy.manual_computation"
         if ordered:
             operation, found = self._in_order(name, [self._last_token(), *values], outs, attributes, 1)
         else:
-            types = list(map(_type, outs))
+            types = list(map(type_of, outs))
             operation = runtime.create(name, types, values, attributes, None, 1, self._line, self._block)
             found = list(map(Node, operation.results, outs))
-        block = _block(operation.regions[0], inputs, ordered)
+        block = block_in(operation.regions[0], inputs, ordered)
         self._fill(block, Region(inputs, run), "sdy.return", takes_token=ordered, gives_token=ordered)
-        self._apart = outer
+        self._apart, (self._body, self._index) = outer, outside
         return found
 
     def _each(self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray], ordered: bool) -> str:
@@ -222,32 +207,40 @@ class Emitter:
         jaxpr: Jaxpr,
         attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
         results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
-    ) -> None:
-        """Add a function whose body is `jaxpr`; it is public if it is `main`."""
+    ) -> bool:
+        """Add a function whose body is `jaxpr`; it is public if it is `main`.
+
+        For several platforms `main` takes their index first, another function last and only if it makes a difference.
+        """
         ordered = name != "main" and any_ordered(jaxpr.effects)
         tokens = [runtime.token_type()] * ordered
         block = runtime.function(
             self.module,
             name,
-            [*tokens, *map(_type, jaxpr.in_avals)],
-            [*tokens, *map(_type, jaxpr.out_avals)],
+            [*tokens, *map(type_of, jaxpr.in_avals)],
+            [*tokens, *map(type_of, jaxpr.out_avals)],
             public=name == "main",
             argument_attributes=attributes,
             result_attributes=results,
         )
-        outer = self._token, self._eqn, self._around
+        outer = self._token, self._eqn, self._around, self._body, self._index
         self._token, self._eqn, self._around = None, None, ""  # XLA puts the call's name in front
+        chosen = name == "main" and len(self._all) > 1
+        self._body, self._index = block, Node(block.arguments[0], jaxpr.in_avals[0]) if chosen else None
         with runtime.lowering():
             region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
             self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
-        self._token, self._eqn, self._around = outer
+        takes_index = self._index is not None
+        self._token, self._eqn, self._around, self._body, self._index = outer
+        return takes_index
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
         env: dict[int, Ir] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
         outer = self._line, self._eqn, self._around
         if self._eqn is not None:
-            self._around += _path(self._eqn) + "/"
+            self._around += path_of(self._eqn) + "/"
+        alone = len(self._platforms) == 1
         for eqn in jaxpr.eqns:
             self._eqn = eqn
             prim, binders = eqn.prim, eqn.outs
@@ -256,7 +249,7 @@ class Emitter:
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
             avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
-            outs = prim.lower_to(self, avals, operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
+            outs = self._rule(eqn, avals, operands) if alone else self._on_each(eqn, avals, operands)
             if len(outs) != len(binders):
                 raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
             if len(outs) == 1:  # nearly all operations
@@ -265,6 +258,11 @@ class Emitter:
                 env.update(zip([v.index for v in binders], outs, strict=True))
         self._line, self._eqn, self._around = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
+
+    @override
+    def _rule(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+        prim = eqn.prim
+        return prim.lower_to(self, avals, operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
 
     def line(self, eqn: Eqn) -> runtime.Location:
         """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
@@ -279,7 +277,7 @@ class Emitter:
 
     def _location(self, eqn: Eqn) -> runtime.Location:
         place = None if eqn.source is None else eqn.source.place()
-        name = self._around + _path(eqn)
+        name = self._around + path_of(eqn)
         return runtime.location(name, None, 0) if place is None else runtime.location(name, place.file, place.line)
 
     def expand(self, eqn: Eqn, operands: Sequence[Ir]) -> Sequence[Ir]:
@@ -298,6 +296,7 @@ class Emitter:
         self._eqn = None  # whose scopes the smaller operations have themselves
         return self.inline(body.closed(), [*held, *operands])
 
+    @override
     def emit(
         self,
         name: str,
@@ -316,11 +315,12 @@ class Emitter:
         operation = runtime.create(name, types, values, attributes, None, len(regions), self._line, self._block)
         if regions:
             for region, space in zip(regions, operation.regions, strict=True):
-                self._fill(_block(space, region.args), region)
+                self._fill(block_in(space, region.args), region)
         if len(outs) == 1:  # nearly all operations
             return [Node(operation.result, outs[0])]
         return list(map(Node, operation.results, outs))
 
+    @override
     def _fill(
         self,
         block: runtime.Block,
@@ -337,12 +337,13 @@ class Emitter:
         if takes_token:
             self._token = arguments.pop(0)
         outs = region.build(self, list(map(Node, arguments, region.args)))
-        values = _values(outs)
+        values = values_of(outs)
         if gives_token:
             values.insert(0, self._last_token())
         runtime.create(end, (), values, None, None, 0, self._line, self._block)
         self._block, self._token = outer_block, outer_token
 
+    @override
     def constant(self, value: Literal | NDArray) -> Ir:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
@@ -388,14 +389,16 @@ class Emitter:
         return self.emit("stablehlo.broadcast_in_dim", part, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
-        if id(jaxpr) not in self._functions:
+        key = id(jaxpr), self._platforms
+        if key not in self._functions:
             symbol = self._fresh(symbol_of(name))
-            self._functions[id(jaxpr)] = (jaxpr, symbol)
-            self.function(symbol, jaxpr)
-        _, symbol = self._functions[id(jaxpr)]
+            self._functions[key] = (jaxpr, symbol, self.function(symbol, jaxpr))
+        _, symbol, takes_index = self._functions[key]
+        if takes_index:
+            operands = [*operands, self._index_here()]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
         if any_ordered(jaxpr.effects):
-            return self._in_order("func.call", [self._last_token(), *_values(operands)], jaxpr.out_avals, callee)[1]
+            return self._in_order("func.call", [self._last_token(), *values_of(operands)], jaxpr.out_avals, callee)[1]
         return self.emit("func.call", operands, jaxpr.out_avals, callee)
 
     def composite(
@@ -407,7 +410,8 @@ class Emitter:
         operands: Sequence[Ir],
     ) -> list[Ir]:
         symbol = self._fresh(symbol_of(name))
-        self.function(symbol, jaxpr)
+        if self.function(symbol, jaxpr):
+            operands = [*operands, self._index_here()]
         attrs: dict[str, runtime.Attribute] = {
             "name": runtime.string_attr(name),
             "version": runtime.integer_attr(version, 32),
@@ -429,9 +433,9 @@ class Emitter:
 
         (first,) = condition(self, carry)
         avals = (first.aval, *avals)
-        operands = [self._last_token(), *_values([first, *carry])]
+        operands = [self._last_token(), *values_of([first, *carry])]
         operation, outs = self._in_order("stablehlo.while", operands, avals, None, 2)
-        test, step = [_block(space, avals, token=True) for space in operation.regions]
+        test, step = [block_in(space, avals, token=True) for space in operation.regions]
         self._fill(test, Region(avals, lambda _, xs: xs[:1]), takes_token=True)
         self._fill(step, Region(avals, next_carry), takes_token=True, gives_token=True)
         return outs[1:]
@@ -439,14 +443,21 @@ class Emitter:
     def case(
         self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
     ) -> list[Ir]:
-        regions = [Region((), functools.partial(_on, branch, operands)) for branch in branches]
+        if id(index) in self._places:
+            _, places = self._places[id(index)]
+            which = sorted({places[platform] for platform in self._platforms})
+            if len(which) == 1:
+                return list(branches[which[0]](self, operands))
+            each = [tuple([p for p in self._platforms if places[p] == i]) for i in which]
+            return self._chosen([branches[i] for i in which], each, operands, outs)
+        regions = [Region((), functools.partial(on, branch, operands)) for branch in branches]
         if not self._is_ordered():
             return self.emit("stablehlo.case", [index], outs, None, regions)
         before = self._last_token()
-        operation, results = self._in_order("stablehlo.case", _values([index]), outs, None, len(branches))
+        operation, results = self._in_order("stablehlo.case", values_of([index]), outs, None, len(branches))
         after, self._token = self._token, before
         for region, space in zip(regions, operation.regions, strict=True):
-            self._fill(_block(space, ()), region, gives_token=True)
+            self._fill(block_in(space, ()), region, gives_token=True)
         self._token = after
         return results
 
@@ -471,7 +482,7 @@ class Emitter:
         regions: int = 0,
     ) -> tuple[runtime.Operation, list[Ir]]:
         """Append an operation that gives the next token first."""
-        types = [runtime.token_type(), *map(_type, outs)]
+        types = [runtime.token_type(), *map(type_of, outs)]
         operation = runtime.create(name, types, operands, attributes, None, regions, self._line, self._block)
         self._token, *results = operation.results
         return operation, list(map(Node, results, outs))
@@ -487,7 +498,7 @@ class Emitter:
     ) -> list[Ir]:
         if runtime.is_kernel(target):
             self.calls_kernels = True
-            if self.platform == "cpu":
+            if "cpu" in self._platforms:
                 runtime.prepare_kernels()
         elif runtime.is_hybrid(target):
             self.calls_kernels = True
@@ -534,7 +545,7 @@ class Emitter:
             attributes["sdy.sharding"] = self._on_the_first(max(1, len(outs) + self._is_ordered()))
         if self._is_ordered():
             self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
-            given = [self._last_token(), *_values(operands)]
+            given = [self._last_token(), *values_of(operands)]
             found = self._in_order("stablehlo.custom_call", given, outs, attributes)[1]
         else:
             self.host_functions.append(function)
@@ -573,35 +584,3 @@ class Emitter:
             candidate = f"{symbol}_{n}"
         self._symbols.add(candidate)
         return candidate
-
-
-def _type(aval: ShapedArray) -> runtime.Type:
-    return runtime.tensor_type(aval.shape, aval.dtype)
-
-
-def _on(build: Build, operands: Sequence[Ir], builder: Builder, _: Sequence[Ir]) -> Sequence[Ir]:
-    """What a branch computes of operands from outside."""
-    return build(builder, operands)
-
-
-def _values(xs: Sequence[Ir]) -> list[runtime.Value]:
-    values = []
-    for x in xs:
-        assert type(x) is Node  # a program's values are all the emitter's own
-        values.append(x.value)
-    return values
-
-
-def _block(space: runtime.Space, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
-    """The one block of a region, whose first argument may be a token."""
-    return space.blocks.append(*[runtime.token_type()] * token, *map(_type, args), arg_locs=None)
-
-
-def _path(eqn: Eqn) -> str:
-    """The scopes of an equation and its name."""
-    scopes = () if eqn.source is None else eqn.source.scope
-    return "/".join([*scopes, eqn.prim.profile_name]) if scopes else eqn.prim.profile_name
-
-
-def symbol_of(name: str) -> str:
-    return re.sub(r"\W", "_", name) or "anonymous"

@@ -15,7 +15,8 @@ from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
 from tracefx.core.shardings import NamedSharding, Placing, Sharding
 from tracefx.xla import runtime
-from tracefx.xla.emitter import Emitter, Lowered, symbol_of
+from tracefx.xla.emitter import Emitter
+from tracefx.xla.modules import Lowered, symbol_of
 
 X = TypeVar("X")
 
@@ -149,16 +150,16 @@ def whole(jaxpr: Jaxpr) -> Plan:
     return Plan(pruned, len(jaxpr.invars), kept, frozenset(), tuple(map(Result, range(len(jaxpr.outs)))))
 
 
-def lower_for(plan: Plan, name: str, platform: str, takes_index: bool, placing: Placing | None = None) -> Lowered:
-    """The module for a platform, which need not be this one. It may take the platform's index first, as JAX's do."""
-    emitter = Emitter(_new_module(name), platform, () if placing is None else placing.devices)
+def lower_for(plan: Plan, name: str, platforms: tuple[str, ...], placing: Placing | None = None) -> Lowered:
+    """The module for platforms other than this one, too. For several it takes their index first, as JAX's do."""
+    emitter = Emitter(_new_module(name), platforms, () if placing is None else placing.devices)
     given: list[dict[str, runtime.Attribute]] | None = None
     if placing is None:
         taken: list[dict[str, runtime.Attribute]] = [{} for _ in plan.computed.invars]
     else:
         taken, given = _all_laid(emitter, plan, placing)
     computed = plan.computed
-    if takes_index:
+    if len(platforms) > 1:
         index = Var(computed.var_count, ShapedArray((), np.dtype(np.int32)))
         computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
         taken.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})

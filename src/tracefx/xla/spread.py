@@ -36,9 +36,9 @@ from tracefx.core.traffic import Collective
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.xla import runtime
 from tracefx.xla.disk import Disk
-from tracefx.xla.emitter import Lowered
 from tracefx.xla.entries import entry_name_over
 from tracefx.xla.lower import Argument, Plan, Result, lower_over
+from tracefx.xla.modules import Lowered
 from tracefx.xla.traffic import collectives_of
 
 # ------------------------------------------------------------------ where a program runs

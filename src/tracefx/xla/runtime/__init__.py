@@ -38,6 +38,7 @@ from tracefx.xla.runtime.bindings import (
     InvalidModuleError,
     LoadError,
 )
+from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, length, same_block, unwrapped
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
     block_until_all_ready,
@@ -60,6 +61,7 @@ from tracefx.xla.runtime.building import (
     Location,
     Module,
     Operation,
+    Point,
     Space,
     Type,
     Value,
@@ -184,6 +186,13 @@ __all__ = [
     "Location",
     "Module",
     "Operation",
+    "Point",
+    "add_parameter",
+    "erase_from",
+    "hand_bodies",
+    "length",
+    "same_block",
+    "unwrapped",
     "Space",
     "Type",
     "ir",

@@ -30,6 +30,7 @@ Block: TypeAlias = ir.Block
 Location: TypeAlias = ir.Location
 Module: TypeAlias = ir.Module
 Operation: TypeAlias = ir.Operation
+Point: TypeAlias = ir.InsertionPoint
 Space: TypeAlias = ir.Region
 """Where an operation that has regions keeps the blocks of one."""
 Type: TypeAlias = ir.Type

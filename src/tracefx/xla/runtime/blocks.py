@@ -1,0 +1,78 @@
+"""Blocks of programs under construction: what was appended is compared, moved and taken back."""
+
+from __future__ import annotations
+
+from jaxlib.mlir import ir
+
+from tracefx.xla.runtime.building import Block, Operation, Type, Value, lowering
+
+
+def add_parameter(body: Block, kind: Type) -> Value:
+    """A new last parameter of a function, which has this body and says nothing else of its parameters."""
+    function = body.owner.operation
+    old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*old.inputs, kind], old.results))
+    return body.add_argument(kind, lowering())
+
+
+def length(block: Block) -> int:
+    return len(block.operations)
+
+
+def erase_from(block: Block, count: int) -> None:
+    """Take back all operations but the first ones."""
+    if length(block) == count:
+        return  # as is nearly always so, before all are listed
+    for operation in [op.operation for op in list(block.operations)[count:]][::-1]:
+        operation.erase()
+
+
+def unwrapped(operation: Operation) -> list[Value]:
+    """The results of an operation's first body, which takes its place."""
+    *inner, end = list(operation.regions[0].blocks[0].operations)
+    for op in inner:
+        op.operation.move_before(operation)
+    results = list(end.operation.operands)
+    operation.erase()
+    return results
+
+
+def hand_bodies(old: Operation, new: Operation, which: list[int]) -> None:
+    """Move these bodies of an operation to another one, in their order, and take the first back."""
+    blocks = [old.regions[i].blocks[0] for i in which]
+    for block, region in zip(blocks, new.regions, strict=True):
+        block.append_to(region)
+    old.erase()
+
+
+def same_block(a: Block, b: Block) -> bool:
+    """Whether two blocks compute the same, by the same operations in the same order, of the same values from outside.
+
+    Where their operations are in the source doesn't matter.
+    """
+    return _same(a, b, {})
+
+
+def _same(a: Block, b: Block, known: dict[Value, Value]) -> bool:
+    """The same; `known` are values of the first and those of the second that are the same."""
+    if [x.type for x in a.arguments] != [x.type for x in b.arguments]:
+        return False
+    known.update(zip(a.arguments, b.arguments, strict=True))
+    left, right = [[op.operation for op in block.operations] for block in (a, b)]
+    return len(left) == len(right) and all(_same_operation(x, y, known) for x, y in zip(left, right, strict=True))
+
+
+def _same_operation(x: Operation, y: Operation, known: dict[Value, Value]) -> bool:
+    if x.name != y.name or [known.get(v, v) for v in x.operands] != list(y.operands):
+        return False
+    if [v.type for v in x.results] != [v.type for v in y.results] or _attributes(x) != _attributes(y):
+        return False
+    bodies = [[block for region in op.regions for block in region.blocks] for op in (x, y)]
+    if len(bodies[0]) != len(bodies[1]) or not all(_same(p, q, known) for p, q in zip(*bodies, strict=True)):
+        return False
+    known.update(zip(x.results, y.results, strict=True))
+    return True
+
+
+def _attributes(operation: Operation) -> dict[str, ir.Attribute]:
+    return {name: operation.attributes[name] for name in operation.attributes}
