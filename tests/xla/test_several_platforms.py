@@ -107,6 +107,17 @@ def test_transforms_of_several_axes_are_taken_apart_for_gpus_only() -> None:
     np.testing.assert_array_equal(in_jax(both).call(z), fx.jit(spectrum)(z))
 
 
+def test_nothing_stays_of_what_a_rule_did_before_it_asked() -> None:
+    def solved(x: Any) -> Any:
+        return fx.lax.linalg.triangular_solve(x, x, left_side=True, conjugate_a=True)
+
+    z = (X + 1j * X.T).astype(np.complex64)
+    text = exported(solved, x=z).mlir_module()
+    assert text.count("stablehlo.case") == 1
+    assert text.index("stablehlo.case") < text.index("stablehlo.imag")
+    assert text.count("stablehlo.imag") == 2
+
+
 def test_jax_exports_them_again() -> None:
     theirs = jax.export.export(jax.jit(in_jax(exported(decomposed)).call), platforms=("cuda", "cpu"))(X)
     np.testing.assert_array_equal(theirs.call(X), fx.jit(decomposed)(X))

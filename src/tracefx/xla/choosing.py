@@ -15,6 +15,7 @@ from tracefx.core.builder import Attr, Build, Builder, Ir, Region
 from tracefx.core.jaxpr import Eqn
 from tracefx.core.literal import Literal
 from tracefx.core.meshes import Mesh
+from tracefx.core.primitive import Primitive
 from tracefx.xla import runtime
 from tracefx.xla.modules import Node, block_in, type_of, values_of
 
@@ -32,10 +33,10 @@ class OutOfReachError(Exception):
 @final
 @frozen(eq=False)
 class State:
-    """Where and for what operations are appended, and how many there are in the block."""
+    """Where and for what operations are appended."""
 
     block: runtime.Point
-    length: int
+    mark: runtime.Operation
     line: runtime.Location
     eqn: Eqn | None
     around: str
@@ -53,7 +54,19 @@ class ForPlatforms:
     """
 
     __slots__ = (
-        *("_all", "_around", "_apart", "_block", "_body", "_eqn", "_index", "_line", "_places", "_platforms"),
+        *(
+            "_all",
+            "_around",
+            "_apart",
+            "_asking",
+            "_block",
+            "_body",
+            "_eqn",
+            "_index",
+            "_line",
+            "_places",
+            "_platforms",
+        ),
         "module",
     )
 
@@ -67,6 +80,8 @@ class ForPlatforms:
         """Which of all the platforms the program runs on, once the function or the isolated region knows it."""
         self._places: dict[int, tuple[Ir, Mapping[str, int]]] = {}
         """Numbers that stand for the platform: what each has. The value beside it keeps its id."""
+        self._asking: set[type[Primitive]] = set()
+        """Operations whose rules have asked for the platform."""
         # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
         self._block = runtime.at_end(module.body)
         self._line = runtime.lowering()
@@ -138,11 +153,17 @@ class ForPlatforms:
 
     def _on_each(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
         """An equation of a program for several platforms: lowered once, or if its rule asks for one, for each."""
-        before = self._state()
-        try:
-            return self._rule(eqn, avals, operands)
-        except UndecidedError:
-            self._return_to(before)
+        kind = type(eqn.prim)
+        if kind not in self._asking:
+            before = self._state()
+            try:
+                outs = self._rule(eqn, avals, operands)
+            except UndecidedError:
+                self._return_to(before)
+                self._asking.add(kind)
+            else:
+                before.mark.erase()
+                return outs
         each = [(platform,) for platform in self._platforms]
 
         def build(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
@@ -162,10 +183,10 @@ class ForPlatforms:
         # They are built in an operation without an index, as it is not known yet whether one is needed.
         tried = runtime.create("stablehlo.case", types, (), None, None, len(branches), self._line, start)
         blocks = [block_in(space, ()) for space in tried.regions]
-        state = self._state()
+        line, eqn, around = self._line, self._eqn, self._around
         for build, block, self._platforms in zip(branches, blocks, platforms, strict=True):
             self._fill(block, Region((), functools.partial(on, build, operands)))
-            self._line, self._eqn, self._around = state.line, state.eqn, state.around
+            self._line, self._eqn, self._around = line, eqn, around
         self._platforms = outer
         kinds = [next(i for i, b in enumerate(blocks) if runtime.same_block(b, block)) for block in blocks]
         which = sorted(set(kinds))
@@ -179,7 +200,7 @@ class ForPlatforms:
 
     def _state(self) -> State:
         return State(
-            self._block, runtime.length(self._block.block), self._line, self._eqn, self._around, self._apart,
+            self._block, runtime.mark(self._block), self._line, self._eqn, self._around, self._apart,
             self._body, self._index, self._platforms,
         )  # fmt: skip
 
@@ -187,7 +208,7 @@ class ForPlatforms:
         """Take back what was appended since, after an error has left the rule that did."""
         self._block, self._line, self._eqn, self._around = state.block, state.line, state.eqn, state.around
         self._apart, self._body, self._index, self._platforms = state.apart, state.body, state.index, state.platforms
-        runtime.erase_from(state.block.block, state.length)
+        runtime.erase_from(state.mark)
 
 
 def _number(x: Literal, builder: Builder, _: Sequence[Ir]) -> Sequence[Ir]:

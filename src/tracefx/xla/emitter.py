@@ -94,11 +94,16 @@ class Emitter(ForPlatforms):
         given: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[Ir]:
+        if len(self._platforms) == 1:
+            return self._run_apart(jaxpr, operands, outs, ins, given, axes)
         before = self._state()
         try:
-            return self._run_apart(jaxpr, operands, outs, ins, given, axes)
+            found = self._run_apart(jaxpr, operands, outs, ins, given, axes)
         except OutOfReachError:
             self._return_to(before)
+        else:
+            before.mark.erase()
+            return found
         index = self._index_here()
         return self._run_apart(jaxpr, [*operands, index], outs, ins, given, axes, takes_index=True)
 

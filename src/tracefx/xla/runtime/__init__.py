@@ -38,7 +38,7 @@ from tracefx.xla.runtime.bindings import (
     InvalidModuleError,
     LoadError,
 )
-from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, length, same_block, unwrapped
+from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, mark, same_block, unwrapped
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
     block_until_all_ready,
@@ -190,7 +190,7 @@ __all__ = [
     "add_parameter",
     "erase_from",
     "hand_bodies",
-    "length",
+    "mark",
     "same_block",
     "unwrapped",
     "Space",

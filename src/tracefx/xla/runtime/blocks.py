@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from tracefx.xla.runtime.building import Block, Operation, Type, Value, lowering
+from tracefx.xla.runtime.building import Block, Operation, Point, Type, Value, lowering, token_type
 
 
 def add_parameter(body: Block, kind: Type) -> Value:
@@ -15,16 +15,18 @@ def add_parameter(body: Block, kind: Type) -> Value:
     return body.add_argument(kind, lowering())
 
 
-def length(block: Block) -> int:
-    return len(block.operations)
+def mark(place: Point) -> Operation:
+    """An operation to go back to. Blocks don't know how long they are, so this takes less time than to ask one."""
+    return ir.Operation.create("stablehlo.create_token", [token_type()], ip=place, loc=lowering())
 
 
-def erase_from(block: Block, count: int) -> None:
-    """Take back all operations but the first ones."""
-    if length(block) == count:
-        return  # as is nearly always so, before all are listed
-    for operation in [op.operation for op in list(block.operations)[count:]][::-1]:
-        operation.erase()
+def erase_from(marked: Operation) -> None:
+    """Take back the mark and all operations after it."""
+    for op in list(marked.block.operations)[::-1]:
+        found = op.operation == marked
+        op.operation.erase()
+        if found:
+            return
 
 
 def unwrapped(operation: Operation) -> list[Value]:
