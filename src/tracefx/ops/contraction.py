@@ -140,13 +140,10 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
         out = _out_dtype(lhs.dtype, rhs.dtype, self.preferred_element_type)
         if isinstance(self.precision, Algorithm):
             return self._by_algorithm(self.precision, lhs, rhs, out)
-        inner = accumulator(lhs.dtype if lhs.dtype == rhs.dtype else out, out)
-        if lhs.dtype != inner:
-            lhs = cast(lhs, inner)
-        if rhs.dtype != inner:
-            rhs = cast(rhs, inner)
-        product = self._product(lhs, rhs)
-        return product if product.dtype == out else cast(product, out)
+        left, right, inner = _multiplied_in(lhs.dtype, rhs.dtype, out)
+        total = accumulator(inner, inner)
+        product = self._product(_through(lhs, left, inner, total), _through(rhs, right, inner, total))
+        return _through(product, inner, out)
 
     def _by_algorithm(self, algorithm: Algorithm, lhs: NDArray, rhs: NDArray, out: DType) -> NDArray:
         require_algorithm(algorithm, "cpu")
@@ -227,8 +224,8 @@ class DotGeneral(Operation, Bilinear, ShownAsJax):
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         if isinstance(self.precision, Algorithm):
             return self._emit_algorithm(self.precision, builder, out, *operands)
-        if operands[0].aval.dtype != operands[1].aval.dtype and not all(_is_tiny(x.aval.dtype) for x in operands):
-            operands = tuple([stablehlo.convert(builder, x, out.dtype) for x in operands])
+        given = _converted_to(operands[0].aval.dtype, operands[1].aval.dtype, out.dtype)
+        operands = tuple([stablehlo.convert(builder, x, dtype) for x, dtype in zip(operands, given, strict=True)])
         added = out.dtype
         if builder.platform in stablehlo.GPUS:
             pairs = [computed_on_gpus(x.aval.dtype, out.dtype) for x in operands]
@@ -277,6 +274,14 @@ def _is_tiny(dtype: DType) -> bool:
     return dtypes.is_float(dtype) and dtypes.itemsize_bits(dtype) <= 8
 
 
+def _through(x: NDArray, *steps: DType) -> NDArray:
+    """`x` in one dtype after the other."""
+    for dtype in steps:
+        if x.dtype != dtype:
+            x = cast(x, dtype)
+    return x
+
+
 def _sizes(x: NDArray, axes: Sequence[int]) -> Shape:
     return tuple([x.shape[d] for d in axes])
 
@@ -322,6 +327,20 @@ def _wealth(dtype: DType) -> tuple[bool, int, int, int, bool]:
     range_, digits = (-1, -1) if info is None else (int(info.maxexp), int(info.nmant))
     unsigned = dtypes.kind(part) is dtypes.Kind.UNSIGNED
     return dtypes.is_complex(dtype), range_, digits, _component_bits(dtype), not unsigned
+
+
+def _converted_to(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType]:
+    """What the operands are multiplied as: the floats of 8 bits alone may be of two kinds."""
+    return (lhs, rhs) if lhs == rhs or (_is_tiny(lhs) and _is_tiny(rhs)) else (out, out)
+
+
+@functools.lru_cache(maxsize=4096)
+def _multiplied_in(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType, DType]:
+    """What the compiled product converts the operands to, and the dtype that XLA then multiplies in on the CPU and
+    rounds the sum to: the greatest of theirs and of the sum's. Fractions are so multiplied before they are cut off.
+    """
+    left, right = _converted_to(lhs, rhs, out)
+    return left, right, max(stablehlo.multiplied_in((left, right), out), key=_wealth)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -46,14 +46,18 @@ def is_narrow(dtype: dtypes.DType) -> bool:
     return not dtypes.is_bool(dtype) and not dtypes.is_key(dtype) and dtypes.itemsize_bits(dtype) < 8
 
 
+def wide(dtype: dtypes.DType) -> dtypes.DType:
+    """The dtype of 8 bits or 16 that narrow numbers are computed with in; others in their own."""
+    if not is_narrow(dtype):
+        return dtype
+    if dtypes.is_float(dtype):
+        return dtypes.bfloat16
+    return dtypes.int8 if dtypes.is_signed(dtype) else dtypes.uint8
+
+
 def widened(builder: Builder, x: Ir) -> Ir:
     """`x`, of narrow numbers as numbers of 8 bits or 16."""
-    dtype = x.aval.dtype
-    if not is_narrow(dtype):
-        return x
-    if dtypes.is_float(dtype):
-        return convert(builder, x, dtypes.bfloat16)
-    return convert(builder, x, dtypes.int8 if dtypes.is_signed(dtype) else dtypes.uint8)
+    return convert(builder, x, wide(x.aval.dtype))
 
 
 def in_bytes(builder: Builder, x: Ir) -> Ir:
@@ -66,10 +70,16 @@ def to_multiply(builder: Builder, operands: Sequence[Ir], out: dtypes.DType) -> 
 
     Of narrow numbers, XLA there adds products of 4 bits alone, and in these.
     """
-    if all(not is_narrow(x.aval.dtype) or (x.aval.dtype == out and out in _MULTIPLIED) for x in operands):
-        return tuple(operands), out
-    wide = tuple([widened(builder, x) for x in operands])
-    return wide, wide[0].aval.dtype if is_narrow(out) else out
+    *multiplied, added = multiplied_in([x.aval.dtype for x in operands], out)
+    return tuple([convert(builder, x, dtype) for x, dtype in zip(operands, multiplied, strict=True)]), added
+
+
+def multiplied_in(operands: Sequence[dtypes.DType], out: dtypes.DType) -> tuple[dtypes.DType, ...]:
+    """The dtypes of `to_multiply`: those of the operands, then that of the sum."""
+    if all(not is_narrow(x) or (x == out and out in _MULTIPLIED) for x in operands):
+        return *operands, out
+    wider = [wide(x) for x in operands]
+    return *wider, wider[0] if is_narrow(out) else out
 
 
 def compare(builder: Builder, direction: str, x: Ir, y: Ir) -> Ir:
