@@ -493,7 +493,7 @@ def take_along_axis(
         return basis.broadcast_to(v, tuple(sizes))
 
     x, found = with_lines(x), with_lines(found)
-    if not found.aval.size:  # a window of one element wouldn't fit where an axis has none
+    if not found.aval.size or not x.aval.size:  # a window of one element wouldn't fit where an axis has none
         return basis.full(x.aval.update(shape=found.aval.shape), 0)
     numbers = GatherDimensionNumbers(
         offset_dims=(),

@@ -131,6 +131,9 @@ class Gather(Operation, Differentiable, Transposable, Moves):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, indices = args[0], as_indices(args[1])
+        if not x.size:
+            out = self.out_aval(ShapedArray(x.shape, x.dtype), ShapedArray(args[1].shape, args[1].dtype))
+            return np.full(out.shape, cast(np.asarray(self._of_none), x.dtype))
         axis = _one_axis(self.dimension_numbers, self.slice_sizes, x.shape, indices.ndim)
         if axis is not None:
             places = indices[..., 0]
@@ -168,6 +171,11 @@ class Gather(Operation, Differentiable, Transposable, Moves):
         if isinstance(t, Zero):
             return [out], [Zero(out.aval.tangent())]
         return [out], [bind1(self.filling(0), t, primals[1])]
+
+    @property
+    def _of_none(self) -> Scalar:
+        """What windows hold where the operand has no elements."""
+        return 0 if self.fill_value is None else self.fill_value
 
     def filling(self, fill: Scalar) -> Gather:
         return self if self.fill_value is None else evolve(self, fill_value=fill)
@@ -225,6 +233,8 @@ class Gather(Operation, Differentiable, Transposable, Moves):
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
         x, indices = operands
+        if not x.aval.size:
+            return stablehlo.full(builder, self._of_none, out)
         windows = self.windows(x.aval.shape)
         n = self.dimension_numbers
         attrs: dict[str, Attr] = {
@@ -297,6 +307,15 @@ def gather(
     sizes = static_shape("gather", slice_sizes, "slice_sizes")
     how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode_of("gather", mode)
     x, indices = as_value(operand, "operand"), as_value(start_indices, "start_indices")
+    if not x.aval.size and not indices.aval.size and len(sizes) == x.aval.ndim:
+        # No windows are in no elements, of whatever size along the axes that they haven't in the result.
+        left_out = (*dimension_numbers.collapsed_slice_dims, *dimension_numbers.operand_batching_dims)
+        sizes = tuple(
+            [
+                min(size, n) if d in left_out else size
+                for d, (size, n) in enumerate(zip(sizes, x.aval.shape, strict=True))
+            ]
+        )
     fill: Scalar | None = None
     if how is GatherScatterMode.FILL_OR_DROP:
         fill = _default_fill(x.aval.dtype) if fill_value is None else fill_value

@@ -25,7 +25,7 @@ from tracefx.core.kernels import quietly
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import AS_THEY_ARE, broadcast_in_dim, move_axis, reshape
+from tracefx.ops.basis import AS_THEY_ARE, broadcast_in_dim, full, move_axis, reshape
 from tracefx.ops.casting import cast
 from tracefx.ops.filling import broadcasted_iota
 from tracefx.ops.indexing import GatherDimensionNumbers, gather
@@ -40,6 +40,8 @@ _LONG: Final = 4096
 
 def pick_along(x: Value, places: Value, axis: int) -> Array:
     """For every line of `x` along `axis` its elements at the same line of `places`, all different and within it."""
+    if not x.aval.size:  # where no window fits, and there is nothing to pick
+        return full(x.aval.update(shape=places.aval.shape), 0)
     others = [i for i in range(x.aval.ndim) if i != axis]
     numbers = GatherDimensionNumbers(
         offset_dims=(),

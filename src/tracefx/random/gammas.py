@@ -183,6 +183,8 @@ def dirichlet(
     *lead, n = parameters.shape
     sizes = tuple(lead) if shape is None else static_shape("dirichlet", shape)
     check_shapes("dirichlet", sizes, tuple(lead))
+    if not n:  # of no elements there is no greatest
+        return fnp.zeros((*sizes, 0), float_dtype("dirichlet", dtype))
     return _dirichlet(one, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
 
 

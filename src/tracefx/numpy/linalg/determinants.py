@@ -78,7 +78,7 @@ def _adjugate_times(a: Array, b: Array) -> Array:
     Pivots of orthogonal decompositions decrease, so that no other is zero then. Where more than one is, all is zero.
     """
     n = a.shape[-1]
-    if n == 1:
+    if n <= 1:
         return b
     q, r, order = qr(a, pivoting=True)
     direction, _ = _logarithm(False, q)
