@@ -574,6 +574,8 @@ class Array(Located):
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:
     """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same; anything odd is left for the checks behind it."""
-    if len(parts) == 1 and not isinstance(parts[0], int | np.integer | Array):
+    if (
+        len(parts) == 1 and not isinstance(parts[0], int) and getattr(parts[0], "ndim", True)
+    ):  # an array may be one size
         return parts[0]
     return parts  # type: ignore[return-value]  # what is no integer is reported by the function, with its shape

@@ -70,7 +70,7 @@ def _numbers(name: str, n: int, m: int, axis: int) -> Array:
 
 def _diagonal(name: str, n: int, m: int, k: int) -> int:
     """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
-    return max(-n, min(static_int(name, k, "k"), m))
+    return max(-static_int(name, n, "N"), min(static_int(name, k, "k"), static_int(name, m, "M")))
 
 
 def _plus(numbers: Array, k: int) -> Array:
@@ -148,6 +148,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         raise ValueError(f"diagonal: a must have at least two axes, got {x.aval}")
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     (m, n), stacks = x.aval.shape[-2:], x.aval.shape[:-2]
+    offset = static_int("diagonal", offset, "offset")
     rows, columns = max(0, -offset), max(0, offset)
     count = max(0, min(m - rows, n - columns))
     if not count:
@@ -172,6 +173,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return diagonal(x, k)
     if x.aval.ndim != 1:
         raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
+    k = static_int("diag", k, "k")
     n = x.aval.size + abs(k)
     x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
     return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))

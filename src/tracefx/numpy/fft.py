@@ -21,12 +21,12 @@ from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import inexact_dtype, operand
 from tracefx.numpy.repeating import roll
-from tracefx.numpy.shapes import astype
+from tracefx.numpy.shapes import astype, some_axes
 from tracefx.numpy.ufuncs import divide, multiply, where
 from tracefx.ops import basis, cutting, filling, fourier
 from tracefx.ops import complex as complex_numbers
 from tracefx.ops.fourier import FftType
-from tracefx.ops.static import axes_of, axis_of, static_int, static_ints
+from tracefx.ops.static import axes_of, static_int, static_ints
 from tracefx.transforms.devices import device_put
 
 __all__ = [
@@ -391,8 +391,6 @@ def _shifted(name: str, x: ArrayLike, axes: Axes, sign: int) -> Array:
     ndim, sizes = value.aval.ndim, value.aval.shape
     if axes is None:
         along = tuple(range(ndim))
-    elif isinstance(axes, Sequence):
-        along = axes_of(name, axes, ndim, "axes")
     else:
-        along = (axis_of(name, axes, ndim, "axes"),)
+        along = some_axes(name, axes, ndim, "axes")
     return roll(value, [sign * (sizes[i] // 2) for i in along], along)

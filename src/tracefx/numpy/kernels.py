@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tracefx.numpy.evaluated import Kernel
 from tracefx.ops import ordering
 from tracefx.ops.basis import along
 from tracefx.ops.reduction import Extremum
-from tracefx.ops.static import axes_of, axis_of
+from tracefx.ops.static import axes_of, axis_of, is_several
 from tracefx.transforms.evaluations import Number
 
 # ------------------------------------------------------------------ reductions
@@ -26,9 +26,9 @@ def axes(name: str, axis: Axes, ndim: int) -> tuple[int, ...]:
     """The axes that an argument `axis` means, counted from 0."""
     if axis is None:
         return tuple(range(ndim))
-    if isinstance(axis, Sequence):
-        return axes_of(name, axis, ndim, "axis")
-    return (axis_of(name, axis, ndim),)
+    if is_several(axis):
+        return axes_of(name, axis, ndim, "axis")  # type: ignore[arg-type]  # as just asked
+    return (axis_of(name, axis, ndim),)  # type: ignore[arg-type]  # as asked
 
 
 def counting(a: ShapedArray, axis: Axes = None, keepdims: bool = False) -> Kernel | None:

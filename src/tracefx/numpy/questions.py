@@ -12,7 +12,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy import promoting
-from tracefx.ops.static import static_ints
+from tracefx.ops.static import is_several, static_ints
 from tracefx.ops.typed import Typed, typeof
 
 
@@ -31,7 +31,7 @@ def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shap
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    found = [static_ints("broadcast_shapes", (s,) if isinstance(s, SupportsIndex) else s, "shapes") for s in shapes]
+    found = [static_ints("broadcast_shapes", s if is_several(s) else (s,), "shapes") for s in shapes]  # type: ignore[arg-type]  # as asked
     return promoting.broadcast_shapes("broadcast_shapes", *found)
 
 

@@ -21,7 +21,7 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.numpy.ufuncs import like, remainder
 from tracefx.numpy.updates import at
 from tracefx.ops import arithmetic, basis, dynamic, shape
-from tracefx.ops.static import axis_of, static_int
+from tracefx.ops.static import axis_of, is_several, read, static_int, static_ints
 
 
 @by_numpy()
@@ -117,10 +117,9 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: Axes = None) -> A
     if axis is None:
         flat = basis.reshape(x, (x.aval.size,))
         return basis.reshape(roll(flat, shift, 0), x.aval.shape)
-    given = axis if isinstance(axis, Sequence) else (axis,)
+    given = static_ints("roll", axis if is_several(axis) else (axis,), "axis")  # type: ignore[arg-type]  # None is refused there
     along = [axis_of("roll", i, x.aval.ndim) for i in given]
-    several = isinstance(shift, Sequence) or (isinstance(shift, Array | np.ndarray) and shift.ndim)
-    shifts: list[ArrayLike] = list(shift) if several else [shift]  # type: ignore[arg-type, list-item]  # as tested
+    shifts: list[ArrayLike] = list(read(shift)) if is_several(shift) else [shift]  # type: ignore[arg-type, list-item]  # as asked
     if len(shifts) == 1:
         shifts *= len(along)
     if len(along) == 1:

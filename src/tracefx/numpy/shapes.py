@@ -18,13 +18,13 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.shardings import Place
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
-from tracefx.ops.static import AxisError, axes_of, axis_of
+from tracefx.ops.static import AxisError, axes_of, axis_of, is_several, read
 from tracefx.ops.typed import Typed, typeof
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
@@ -44,8 +44,8 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
 
 def some_axes(name: str, axis: Axes, ndim: int, argument: str = "axis") -> tuple[int, ...]:
     """Axes, counted from 0, from an argument that is one axis or a sequence of them."""
-    if isinstance(axis, Sequence):
-        return axes_of(name, axis, ndim, argument)
+    if is_several(axis):
+        return axes_of(name, axis, ndim, argument)  # type: ignore[arg-type]  # as just asked
     return (axis_of(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
 
 
@@ -77,10 +77,10 @@ def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
     """The sizes with -1 filled in."""
     if type(sizes) is tuple and -1 not in [n if type(n) is int else -1 for n in sizes]:
         return static_shape("reshape", sizes)
-    parts = (sizes,) if isinstance(sizes, int) else sizes
-    if not isinstance(parts, Sequence) or not any(type(n) is int and n == -1 for n in parts):
+    parts: list[SupportsIndex] = list(read(sizes)) if is_several(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # as asked
+    places = [i for i, n in enumerate(parts) if _is_rest(n)]
+    if not places:
         return sizes_of("reshape", sizes)
-    places = [i for i, n in enumerate(parts) if type(n) is int and n == -1]
     known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # as above
     product = math.prod(known)
     if len(places) > 1 or product == 0 or x.aval.size % product:
@@ -89,6 +89,13 @@ def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
         )
     rest = x.aval.size // product
     return (*known[: places[0]], rest, *known[places[0] :])
+
+
+def _is_rest(n: SupportsIndex) -> bool:
+    """Whether a size is -1, as far as it is known."""
+    if isinstance(n, np.ndarray | ConcreteArray):
+        return n.ndim == 0 and n.dtype.kind == "i" and n.__index__() == -1
+    return isinstance(n, int | np.integer) and int(n) == -1
 
 
 @by_numpy()
@@ -122,7 +129,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     (1, 3, 1)
     """
     x = operand(a, "expand_dims: a")
-    count = len(axis) if isinstance(axis, Sequence) else 1
+    count = len(axis) if is_several(axis) else 1  # type: ignore[arg-type]  # as just asked
     return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
 
 

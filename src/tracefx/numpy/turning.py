@@ -7,7 +7,7 @@ from tracefx.core.handler import as_array
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.promoting import operand
 from tracefx.numpy.shapes import flip, moveaxis, swapaxes
-from tracefx.ops.static import AxisError, axis_of, static_int
+from tracefx.ops.static import AxisError, axis_of, static_int, static_ints
 
 
 @by_numpy()
@@ -40,7 +40,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     x = operand(m, "rot90: m")
     if x.aval.ndim < 2:
         raise ValueError(f"rot90: m must have two axes at least, got {x.aval}")
-    first, second = [axis_of("rot90", axis, x.aval.ndim, "axes") for axis in axes]
+    first, second = [axis_of("rot90", axis, x.aval.ndim, "axes") for axis in static_ints("rot90", axes, "axes")]
     if first == second:
         raise ValueError(f"rot90: axes must be two different ones, got {axes}")
     match static_int("rot90", k, "k") % 4:

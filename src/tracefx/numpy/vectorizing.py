@@ -16,7 +16,7 @@ from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
 from tracefx.numpy.shapes import expand_dims, squeeze
 from tracefx.numpy.universal import Methods
 from tracefx.numpy.universal_types import Identity
-from tracefx.ops.static import axis_of, static_int
+from tracefx.ops.static import axis_of, static_int, static_ints
 from tracefx.transforms.vmap import vmap
 
 Names: TypeAlias = tuple[str, ...]
@@ -183,7 +183,7 @@ def apply_over_axes(func: Callable[[Array, int], Array], a: ArrayLike, axes: Seq
     (1, 3, 1)
     """
     x = as_array(operand(a, "apply_over_axes: a"))
-    for axis in axes:
+    for axis in static_ints("apply_over_axes", axes, "axes"):
         found = func(x, axis)
         if found.ndim == x.ndim - 1:
             found = expand_dims(found, axis)

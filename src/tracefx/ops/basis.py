@@ -250,7 +250,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     (5, 2, 3)
     """
     x = as_value(operand)
-    order = static_ints("transpose", tuple(permutation), "permutation")
+    order = static_ints("transpose", permutation, "permutation")
     return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(_transpose(order), x)
 
 
@@ -350,7 +350,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     """
     x = as_value(operand)
     sizes = static_shape("broadcast_in_dim", shape)
-    dims = static_ints("broadcast_in_dim", tuple(broadcast_dimensions), "broadcast_dimensions")
+    dims = static_ints("broadcast_in_dim", broadcast_dimensions, "broadcast_dimensions")
     if x.aval.shape == sizes and dims == tuple(range(len(sizes))):
         return as_array(x)
     return bind1(_broadcast_in_dim(sizes, dims), x)
@@ -461,7 +461,7 @@ def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
     Array([3., 3.], dtype=float32)
     """
     if axes:
-        return bind1(_reduce_sum(static_ints("reduce_sum", tuple(axes), "axes")), operand)
+        return bind1(_reduce_sum(static_ints("reduce_sum", axes, "axes")), operand)
     x = as_array(operand)
     _SUMMABLE.require("reduce_sum", x.aval)
     return x

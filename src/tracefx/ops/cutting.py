@@ -35,7 +35,7 @@ from tracefx.ops.elementwise import operands as together
 from tracefx.ops.filling import zero
 from tracefx.ops.operation import LinearOperation, Moves, remembered
 from tracefx.ops.selection import select_n
-from tracefx.ops.static import static_ints
+from tracefx.ops.static import read, static_ints
 
 # ------------------------------------------------------------------ slice
 
@@ -270,7 +270,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
     """
     x, value = together(operand, padding_value)
     config: list[tuple[int, int, int]] = []
-    for entry in padding_config:
+    for entry in read(padding_config):
         parts = static_ints("pad", entry, "padding_config")
         if len(parts) != 3:
             raise ValueError(f"pad: padding_config must have entries (low, high, interior), got {entry!r}")

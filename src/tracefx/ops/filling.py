@@ -26,7 +26,7 @@ from tracefx.ops.basis import (
 )
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Operation, static_shape
-from tracefx.ops.static import static_int
+from tracefx.ops.static import is_several, static_int
 from tracefx.ops.typed import Typed, typeof
 
 
@@ -90,7 +90,7 @@ def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTy
     >>> full((2,), 1.5)
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
-    sizes = static_shape("full", (shape,) if isinstance(shape, SupportsIndex) else shape)  # type: ignore[arg-type]  # its elements are checked there
+    sizes = static_shape("full", shape if is_several(shape) else (shape,))  # type: ignore[arg-type]  # its elements are checked there
     value = as_value(fill_value, "fill_value")
     if value.aval.shape:
         raise TypeError(f"full: fill_value must have no axes, got {value.aval}")

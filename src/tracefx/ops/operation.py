@@ -32,7 +32,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.ops.static import AxisError, ShapeError
+from tracefx.ops.static import AxisError, ShapeError, read
 
 ANY_NUMBER: Final = -1
 
@@ -286,7 +286,7 @@ def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tu
         else:
             return shape
     sizes = []
-    for n in shape:
+    for n in read(shape):
         try:
             sizes.append(n.__index__())
         except (TypeError, AttributeError) as error:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+from typing import SupportsIndex, TypeVar
+
+import numpy as np
+
+from tracefx.core.array import Array
+from tracefx.core.dtypes import NDArray
+from tracefx.core.values import ConcreteArray
+
+T = TypeVar("T")
 
 
 class AxisError(ValueError, IndexError, TypeError):
@@ -12,6 +20,16 @@ class AxisError(ValueError, IndexError, TypeError):
 
 class ShapeError(ValueError, TypeError):
     """A shape that no array has, or arrays whose shapes do not fit: JAX raises either, by the function."""
+
+
+def read(xs: T) -> T | NDArray:
+    """`xs`; of an array that is there its numbers, as taking the elements of an array is staged where one traces."""
+    return xs.numpy() if isinstance(xs, ConcreteArray) else xs
+
+
+def is_several(xs: object) -> bool:
+    """Whether an argument that may be one number or a sequence of them is a sequence, or an array with axes."""
+    return isinstance(xs, Sequence) or (isinstance(xs, Array | np.ndarray) and xs.ndim > 0)
 
 
 def static_int(name: str, x: SupportsIndex, argument: str) -> int:
@@ -34,7 +52,7 @@ def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[
         else:
             return xs
     try:
-        given = list(xs)
+        given = list(read(xs))
     except TypeError as error:
         raise TypeError(f"{name}: {argument} must be a sequence of integers, got {xs!r}") from error
     return tuple([static_int(name, x, argument) for x in given])
