@@ -277,7 +277,8 @@ def compile_module(
         device: where it will run.
         name: what errors call it.
         compiler_options: XLA's options by name, without dashes (`{"xla_cpu_enable_fast_math": True}`).
-        host_callbacks: what custom calls of `host_call_target` call, by their `index`. What one raises is an `ExecutionError`.
+        host_callbacks: what custom calls of `host_call_target` call, by their `index`. What one raises is an
+            `ExecutionError`.
 
     Raises:
         CompilationError: if XLA refuses the program or an option, with XLA's text.
