@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 
@@ -83,7 +84,7 @@ def alike(got: Any, want: Any) -> None:
     ours, theirs = flat(got), flat(want)
     assert [x.shape for x in ours] == [x.shape for x in theirs]
     for x, y in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(x, y)
+        assert_near(x, y)
 
 
 @pytest.mark.parametrize("name", SHARED)
