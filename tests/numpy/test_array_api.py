@@ -199,7 +199,8 @@ def test_arrays_are_made_on_a_device(made: Any) -> None:
 
 @pytest.mark.parametrize("made", MAKERS[:-1], ids=range(len(MAKERS) - 1))
 def test_what_is_no_device_is_refused(made: Any) -> None:
-    with pytest.raises(TypeError, match=r"device must be one of tracefx.devices\(\), a sharding or None, got 'somewhere'"):
+    what = r"device must be one of tracefx.devices\(\), a sharding or None, got 'somewhere'"
+    with pytest.raises(TypeError, match=what):
         made(device="somewhere")
 
 
