@@ -15,19 +15,20 @@ from typing import Any, Final
 
 import pytest
 
+from tests.versions import HAS_FUSION_EMITTERS_FLAG
 from tracefx.core.backend import BACKEND
 
 CHEAP: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
+    **({"xla_cpu_use_fusion_emitters": False} if HAS_FUSION_EMITTERS_FLAG else {}),
 }
 OPTIMISED: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 3,
     "xla_llvm_disable_expensive_passes": False,
-    "xla_cpu_use_fusion_emitters": True,
     "xla_cpu_parallel_codegen_split_count": 32,
+    **({"xla_cpu_use_fusion_emitters": True} if HAS_FUSION_EMITTERS_FLAG else {}),
 }
 """XLA's defaults."""
 

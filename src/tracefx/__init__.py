@@ -22,6 +22,8 @@ from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
+from tracefx.core.jaxlib_support import incomplete_jaxlib as _incomplete_jaxlib
+from tracefx.core.jaxlib_support import jaxlib_version as _jaxlib_version
 from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
@@ -137,8 +139,10 @@ if _TYPE_CHECKING:
 
 def _load_backend() -> _Backend:
     """XLA is loaded by the first program that is compiled: importing tracefx and eager work do without it."""
-    from tracefx.xla.backend import XlaBackend
-
+    try:
+        from tracefx.xla.backend import XlaBackend
+    except AttributeError as error:  # a module of jaxlib lacks a name, as a stub of it does
+        raise _incomplete_jaxlib(_jaxlib_version(), error) from error
     return XlaBackend()
 
 

@@ -18,6 +18,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.core.test_wire import Found
 from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model, same
+from tests.versions import EXPORTS_SAY_HAS_NAMED_SHARDINGS
 from tracefx.core.errors import ParseError, SerializationError
 from tracefx.core.trees import TreeDef
 from tracefx.core.wire import sealed
@@ -49,7 +50,7 @@ def in_jax(it: fx.Exported[..., Any]) -> jax.export.Exported:
         out_avals=avals(it.out_avals),
         in_shardings_hlo=(None,) * len(it.in_avals),
         out_shardings_hlo=(None,) * len(it.out_avals),
-        _has_named_shardings=True,
+        **({"_has_named_shardings": True} if EXPORTS_SAY_HAS_NAMED_SHARDINGS else {}),
         _in_named_shardings=(None,) * len(it.in_avals),
         _out_named_shardings=(None,) * len(it.out_avals),
         nr_devices=1,

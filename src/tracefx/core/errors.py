@@ -38,6 +38,10 @@ class PlatformError(RuntimeError, ValueError):
     """There are no devices of a platform that was asked for, or a plug-in for it fails. JAX's is a RuntimeError."""
 
 
+class UnsupportedJaxlibError(ImportError):
+    """The installed jaxlib is missing, incomplete, or of a version that tracefx does not support."""
+
+
 class MissingRuleError(NotImplementedError):
     """A primitive was asked for a rule that it does not define."""
 

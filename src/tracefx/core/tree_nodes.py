@@ -11,8 +11,6 @@ Which types are nodes is, by its nature, known to the whole process. `NODES` hol
 from __future__ import annotations
 
 import copyreg
-import importlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
@@ -20,13 +18,8 @@ from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
 from attrs import frozen
 from typing_extensions import TypeIs, override
 
+from tracefx.core.jaxlib_support import import_jaxlib
 from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
-
-QUIET_LOG: Final = ("TF_CPP_MIN_LOG_LEVEL", "1")
-"""XLA logs a line for every device when a client starts, and reads this level when its library is loaded.
-
-jax sets the same default for the same reason; a value that the user has set stands.
-"""
 
 Reduce: TypeAlias = Callable[["TreeDef"], "str | tuple[Any, ...]"]
 PyTree: TypeAlias = object
@@ -139,8 +132,7 @@ def _same(key: object) -> object:
 def _load() -> Native:
     # Not imported at the top: loading jaxlib takes longer than the whole of `import tracefx`, and programs that only
     # compute eagerly never need it.
-    os.environ.setdefault(*QUIET_LOG)
-    module = cast(_PytreeModule, importlib.import_module("jaxlib._jax.pytree"))
+    module = cast(_PytreeModule, import_jaxlib("jaxlib._jax.pytree"))
     return Native(
         registry=module.PyTreeRegistry(),
         none_is_leaf=module.PyTreeRegistry(enable_none=False),

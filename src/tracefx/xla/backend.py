@@ -482,7 +482,7 @@ class XlaBackend:
         kind = type_of_words(aval)
         tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
         spec = runtime.ArraySpec(kind.shape, kind.dtype)
-        return runtime.join_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
+        return runtime.put_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
 
     def tiles(self, buffer: Buffer) -> list[Buffer]:
         return list(runtime.tiles_of(cast(runtime.Buffer, buffer)))

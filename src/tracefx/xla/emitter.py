@@ -394,6 +394,10 @@ class Emitter(ForPlatforms):
         return self.emit("stablehlo.broadcast_in_dim", part, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+        if not operands and any_ordered(jaxpr.effects):
+            # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
+            # dependencies on its constants, and aborts the process in common-subexpression elimination.
+            return self.inline(jaxpr, operands)
         key = id(jaxpr), self._platforms
         if key not in self._functions:
             symbol = self._fresh(symbol_of(name))

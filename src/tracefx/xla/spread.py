@@ -213,7 +213,7 @@ class SpreadProgram:
         if self._direct:
             return list(map(ShardedArray, self.results, outs, self._given))
         for k, tiling in self._turned:
-            outs[k] = runtime.join_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
+            outs[k] = runtime.put_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
@@ -251,7 +251,7 @@ class SpreadProgram:
         """The tiles of an array that lies right, in the order in which the program counts the devices."""
         ordered = _in_order(cast(runtime.Buffer, x.buffer), x.placed.devices, tiling)
         kind = type_of_words(x.aval)
-        return runtime.join_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
+        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
 
     def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
         output = self.plan.outputs[i]

@@ -26,6 +26,7 @@ program's arguments, not in `dense`.
 
 from __future__ import annotations
 
+from tracefx.xla.runtime import jaxlib_versions as jaxlib_versions
 from tracefx.xla.runtime.bindings import (
     ArraySpec,
     Buffer,
@@ -125,7 +126,7 @@ from tracefx.xla.runtime.platforms import (
     process_index,
 )
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
-from tracefx.xla.runtime.spreading import SpreadExecutable, compile_over, join_tiles, put_tiles, tiles_of
+from tracefx.xla.runtime.spreading import SpreadExecutable, compile_over, put_tiles, tiles_of
 
 __all__ = [
     # devices
@@ -166,7 +167,6 @@ __all__ = [
     "SpreadExecutable",
     "put_tiles",
     "tiles_of",
-    "join_tiles",
     "load_executable",
     "is_kernel",
     "lapack_kernel",

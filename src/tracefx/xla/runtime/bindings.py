@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -14,13 +12,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 import ml_dtypes
 import numpy as np
 from attrs import define, field, frozen
+from jaxlib.mlir import ir
 from typing_extensions import override
 
-from tracefx.core.tree_nodes import QUIET_LOG
-
-os.environ.setdefault(*QUIET_LOG)
-
-from jaxlib.mlir import ir
+from tracefx.core.jaxlib_support import import_jaxlib, jaxlib_version
+from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,8 +27,8 @@ Shape: TypeAlias = tuple[int, ...]
 CompilerOption: TypeAlias = str | int | bool | float
 
 # These two have no stubs. As module values their attributes are untyped, so each name that is used gets its type here.
-_jax: Final[ModuleType] = importlib.import_module("jaxlib._jax")
-_hlo: Final[ModuleType] = importlib.import_module("jaxlib._hlo")
+_jax: Final[ModuleType] = import_jaxlib("jaxlib._jax")
+_hlo: Final[ModuleType] = import_jaxlib("jaxlib._hlo")
 
 
 class CompilationError(RuntimeError):
@@ -178,8 +174,6 @@ class _BuildOptions(Protocol):
     use_shardy_partitioner: bool
     allow_spmd_sharding_propagation_to_parameters: list[bool]
     allow_spmd_sharding_propagation_to_output: list[bool]
-    exec_time_optimization_effort: float
-    memory_fitting_effort: float
     optimization_level: int
     memory_fitting_level: int
 
@@ -244,11 +238,7 @@ class _ToCapsule(Protocol):
 JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
 device_put: Final[_DevicePut] = _jax.batched_device_put
 spread_put: Final[_SpreadPut] = _jax.batched_device_put
-assemble: Final[Callable[[ArraySpec, SpreadSharding, list[Buffer], bool, bool], Buffer]] = _jax.ArrayImpl
 hlo_sharding_of: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_proto
-result_handler: Final[Callable[[ArraySpec, Placement | SpreadSharding, bool, bool], _ResultHandler]] = (
-    _jax.array_result_handler
-)
 wait_for_all: Final[Callable[[Sequence[Buffer]], None]] = _jax.batched_block_until_ready
 to_capsule: Final[_ToCapsule] = _jax.buffer_to_dlpack_managed_tensor
 of_capsule: Final[Callable[[CapsuleType, Device, int | None, bool | None], Buffer]] = (
@@ -261,6 +251,12 @@ topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topo
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
 read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
 new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
+
+
+def result_handler(spec: ArraySpec, sharding: Placement | SpreadSharding) -> _ResultHandler:
+    """Wraps one result of an execution as a committed array; given to `consume_with_handlers`."""
+    return cast(_ResultHandler, _jax.array_result_handler(spec, sharding, True, *SKIP_CHECKS))
+
 
 BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY
 COPY_NOW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
@@ -276,10 +272,7 @@ def hlo_sharding(order: NDArray[np.int64] | None, copies: int) -> HloSharding:
     return cast(HloSharding, _hlo.HloSharding.subgroup_with_device_ordering(tiles, kinds))
 
 
-JAXLIB_VERSION: Final[str] = importlib.import_module("jaxlib.version").__version__
-
-"""The alignment in bytes of host memory that XLA uses where it lies."""
-
+JAXLIB_VERSION: Final[str] = jaxlib_version()
 
 starting: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
 

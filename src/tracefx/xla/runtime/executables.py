@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.core.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
     COPY_NOW,
     DTYPE_BY_NAME,
@@ -46,9 +46,10 @@ from tracefx.xla.runtime.bindings import (
 from tracefx.xla.runtime.building import spec_of
 from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
 from tracefx.xla.runtime.gpu_kernels import prepare_hybrid_kernels
+from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS
 
-_lapack: Final[ModuleType] = importlib.import_module("jaxlib.lapack")  # untyped, as is the next
-_cut_along_batches: Final[Callable[[str], None]] = importlib.import_module(
+_lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, as is the next
+_cut_along_batches: Final[Callable[[str], None]] = import_jaxlib(
     "jaxlib._jax"
 ).register_custom_call_as_batch_partitionable
 
@@ -121,7 +122,7 @@ class Executable(Analysed):
         self._run = loaded.execute_sharded
         self._where = placement(device)
         specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
-        self._handlers = [result_handler(spec, self._where, True, True) for spec in specs]
+        self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.name = name
         self.device = device
         self.parameters = parameters
@@ -404,13 +405,8 @@ def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
     build.use_spmd_partitioning = True
     build.use_shardy_partitioner = True
     flags = dict(overrides)
-    for name in (
-        "exec_time_optimization_effort",
-        "memory_fitting_effort",
-        "optimization_level",
-        "memory_fitting_level",
-    ):
-        if name in flags:  # these four are fields, not flags of XLA's parser
+    for name in EFFORT_OPTIONS:
+        if name in flags:
             value = flags.pop(name)
             try:
                 setattr(build, name, value)

@@ -6,24 +6,18 @@ Names can be known without the plug-in, so programs for GPUs can be built, and s
 from __future__ import annotations
 
 import functools
-import importlib
-import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import Final, Protocol, TypeAlias, cast, final
 
 from attrs import frozen
 
-from tracefx.core.tree_nodes import QUIET_LOG
+from tracefx.core.jaxlib_support import import_jaxlib
 
-os.environ.setdefault(*QUIET_LOG)
-
-_cut_along_batches: Final[Callable[[str, object], None]] = importlib.import_module(
+_cut_along_batches: Final[Callable[[str, object], None]] = import_jaxlib(
     "jaxlib._jax"
 ).register_custom_call_as_batch_partitionable
-_part_of: Final[Callable[[str, str], ModuleType | None]] = importlib.import_module(
-    "jaxlib.plugin_support"
-).import_from_plugin
+_part_of: Final[Callable[[str, str], ModuleType | None]] = import_jaxlib("jaxlib.plugin_support").import_from_plugin
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})
 _LIBRARIES: Final = ("_linalg", "_solver", "_sparse", "_hybrid", "_prng")
 """Modules of a plug-in that list kernels."""

@@ -31,7 +31,6 @@ from tracefx.xla.runtime.bindings import (
     LoadError,
     ResultSpec,
     SpreadSharding,
-    assemble,
     deleted_error,
     device_list,
     execution_error,
@@ -151,11 +150,6 @@ def tiles_of(buffer: Buffer) -> list[Buffer]:
     ]
 
 
-def join_tiles(spec: ArraySpec, tiling: Tiling, tiles: Sequence[Buffer]) -> Buffer:
-    """An array made of buffers that lie on this process's devices already, in the order of the tiling."""
-    return assemble(spec, spread(tiling), list(tiles), True, True)
-
-
 # ------------------------------------------------------------------ programs
 
 
@@ -186,7 +180,7 @@ class SpreadExecutable(Analysed):
         """How the results are."""
         specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
         self._handlers = [
-            result_handler(spec, spread(tiling), True, True) for spec, tiling in zip(specs, self.tilings, strict=True)
+            result_handler(spec, spread(tiling)) for spec, tiling in zip(specs, self.tilings, strict=True)
         ]
 
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -1,0 +1,44 @@
+"""Differences between the supported versions of jaxlib, each with its reason.
+
+Other modules of this package use the names below and do not ask for the version. Where it can be done, a difference is
+detected from what jaxlib offers. This module is imported before any other of the package, so it is also where a jaxlib
+that is not supported is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracefx.core.jaxlib_support import import_jaxlib
+
+_jax: Final = import_jaxlib("jaxlib._jax")
+
+# Since 0.11 the extension module of Shardy's bindings imports `jaxlib.mlir.dialects.sdy` while it is initialized, for
+# the type of a default argument. Were the extension module imported first, that Python module would copy the names of
+# a half-initialized module and lack most of them, for jax in the same process, too. So the Python module goes first.
+import_jaxlib("jaxlib.mlir.dialects.sdy")
+
+
+def _parameters(function: object) -> str:
+    """The signature that the extension module gives a function as its documentation."""
+    return str(getattr(function, "__doc__", ""))
+
+
+SKIP_CHECKS: Final[tuple[bool, ...]] = (True,) if "_skip_checks" in _parameters(_jax.array_result_handler) else ()
+"""The last argument of `_jax.array_result_handler`, where it takes one.
+
+Until 0.10 the handler checks each result with Python code that only jax defines, unless told to skip it. In 0.11 the
+check and the parameter are gone.
+"""
+
+EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
+    name
+    for name in (
+        "exec_time_optimization_effort",  # until 0.10
+        "memory_fitting_effort",  # until 0.10
+        "optimization_level",
+        "memory_fitting_level",
+    )
+    if hasattr(_jax.CompileOptions().executable_build_options, name)
+)
+"""Compiler options that are fields of the build options, and not flags that XLA parses."""
