@@ -6,13 +6,16 @@ PYTEST_ARGS ?= -q -n 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+CONSTRAINTS := --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
 
-.PHONY: help test laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
+.PHONY: help test test-latest test-processors laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test     lint, formatting, types and tests"
+	@echo "make test-latest      the tests with the newest Python and jaxlib"
+	@echo "make test-processors  the numeric tests as the weakest and the strongest x86-64 processors run them"
 	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: 25 minutes"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"
@@ -29,6 +32,13 @@ test:
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
+
+# Which Python, and where it comes from, the script says.
+test-latest:
+	@.ci/test-latest $(LATEST_ARGS)
+
+test-processors: $(VENV)/.test
+	$(BIN)/python -m tests.processors
 
 laws: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long
@@ -83,7 +93,8 @@ format: $(VENV)/.test
 	$(BIN)/ruff format --quiet
 
 clean:
-	rm -rf $(VENV) build dist out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@! mountpoint -q build/debian/proc || umount build/debian/proc
+	rm -rf $(VENV) .venv-latest .venv-oldest build dist out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie in the virtual environment, so they go when it goes; a changed pyproject.toml installs again.
@@ -91,6 +102,11 @@ clean:
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.made
 	@echo "installing tracefx and what its tests need"
 	@$(PIP) --editable '.[test,demo,docs]'
+	@touch $@
+
+$(VENV)/.runtime: pyproject.toml constraints.txt $(VENV)/.made
+	@echo "installing tracefx"
+	@$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.made

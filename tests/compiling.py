@@ -33,9 +33,9 @@ OPTIMISED: Final[dict[str, int | bool]] = {
 """XLA's defaults."""
 
 
-def flags() -> str:
-    """`CHEAP` as `XLA_FLAGS` has it."""
-    return " ".join([f"--{name}={str(value).lower()}" for name, value in CHEAP.items()])
+def flag(name: str, value: int | bool) -> str:
+    """A flag in the form of `XLA_FLAGS`."""
+    return f"--{name}={str(value).lower()}"
 
 
 @contextmanager

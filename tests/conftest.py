@@ -11,7 +11,7 @@ from typing import Final, final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.compiling import as_for_users, flags
+from tests.compiling import CHEAP, as_for_users, flag
 from tests.compiling import optimised as optimised
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
@@ -48,5 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Whatever the machine has: what is asked of GPUs is in tests/gpu, and says where it runs.
     for variable in ("TRACEFX_PLATFORM", "JAX_PLATFORMS"):
         os.environ.setdefault(variable, "cpu")
-    cheap = flags() if config.getoption("--hypothesis-profile") != "long" else ""
-    os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count={DEVICES} {cheap}")
+    given = os.environ.get("XLA_FLAGS", "")
+    chosen = {"xla_force_host_platform_device_count": DEVICES}
+    if config.getoption("--hypothesis-profile") != "long":
+        chosen |= CHEAP
+    added = [flag(name, value) for name, value in chosen.items() if f"--{name}=" not in given]
+    os.environ["XLA_FLAGS"] = " ".join([*added, given])

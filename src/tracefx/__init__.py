@@ -35,6 +35,7 @@ from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source import named_scope as named_scope
+from tracefx.core.version import __version__ as __version__
 from tracefx.ops.typed import typeof as typeof
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
@@ -78,7 +79,6 @@ from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
 P = PartitionSpec
-__version__ = "0.1.0"
 
 if _TYPE_CHECKING:
     from tracefx import custom_batching as custom_batching

@@ -1,4 +1,4 @@
-"""The command `tracefx`: pictures of programs from a terminal."""
+"""The command `tracefx`: writes pages about programs, and prints the version."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any, Final, final
 from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.parser import parse_jaxpr
+from tracefx.core.version import __version__
 from tracefx.pictures import show
 from tracefx.pictures.steps import STEPS
 from tracefx.transforms.shapes import ShapeDtypeStruct
@@ -58,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tracefx", description="Look at programs of array computations.")
+    parser.add_argument("--version", action="version", version=f"tracefx {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     asked = commands.add_parser(
         "show",

@@ -80,7 +80,7 @@ def test_without_a_plugin() -> None:
     line, message = said(shown + REFUSED.format("gpu")).splitlines()
     assert line == "cpu:0 False"  # jax is not imported to learn so
     assert "no devices of platform 'gpu'; there are some of cpu" in message
-    assert "no plug-in is installed: pip install 'tracefx[gpu]'" in message
+    assert "no plug-in is installed: pip install '.[gpu]'" in message
 
 
 def test_a_plugin_that_fails() -> None:

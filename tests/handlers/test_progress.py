@@ -450,7 +450,7 @@ def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install 'tracefx\[progress\]'"):
+    with pytest.raises(ImportError, match=r"pip install rich"):
         progress(summing)
     progress(summing, show=lambda report: None)(0.0)
 

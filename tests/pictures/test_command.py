@@ -40,6 +40,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"tracefx {tracefx.__version__}\n"
+
+
 def test_a_page_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "shown_here:loss", PARAMS, "f32[2,3]"]) == 0
     assert capsys.readouterr().out == "loss.html\n"

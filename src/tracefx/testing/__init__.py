@@ -12,7 +12,7 @@
 of handlers. What breaks a law raises `LawError`, which shows the smallest program found that breaks it.
 
 The strategies of `tracefx.testing.strategies` make arguments, programs and stacks of transformations; they need
-Hypothesis, which `pip install 'tracefx[testing]'` brings along.
+Hypothesis, which `pip install hypothesis` installs.
 """
 
 from __future__ import annotations

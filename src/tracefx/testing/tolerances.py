@@ -65,6 +65,9 @@ EXACT: Final = Ulps()
 ELEMENTARY: Final = Ulps(4, 4, 2)
 SUMMED: Final = Ulps(16, 16, 4, beside_largest=True)
 """For sums and products of many numbers, whose order is XLA's. Of small whole numbers they are exact."""
+DECOMPOSED: Final = Ulps(16, 16, 4, beside_largest=True)
+"""For decompositions of matrices. LAPACK and BLAS choose kernels by processor, number of threads, memory alignment and
+the results asked for: singular values alone are computed by another method than those with vectors."""
 ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
     {
         # Operations that are not here agree bit for bit, except that compiled code may flush subnormals to zero.
@@ -105,6 +108,19 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "ragged_dot_general": SUMMED,
         "scaled_dot": SUMMED,
         "fft": Ulps(8, 8, least=1.0, beside_largest=True),  # XLA adds in another order than NumPy
+        "cholesky": DECOMPOSED,
+        "eigh": DECOMPOSED,
+        "eig": DECOMPOSED,
+        "lu": DECOMPOSED,
+        "geqrf": DECOMPOSED,
+        "geqp3": DECOMPOSED,
+        "householder_product": DECOMPOSED,
+        "ormqr": DECOMPOSED,
+        "qr": DECOMPOSED,
+        "schur": DECOMPOSED,
+        "hessenberg": DECOMPOSED,
+        "tridiagonal": DECOMPOSED,
+        "svd": DECOMPOSED,
         "triangular_solve": SUMMED,  # LAPACK takes the columns that a batch is spread over in blocks
         "tridiagonal_solve": SUMMED,
         "cholesky_update": SUMMED,

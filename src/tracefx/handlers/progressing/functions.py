@@ -85,7 +85,7 @@ def progress(
     """`fun`, showing how far its loops are while it runs, compiled loops too: `scan`, `fori_loop`, `while_loop`, `map`.
 
     Without `fun`, what does so for a `with` block, and for functions that it decorates. Bars are drawn by `rich`
-    (`pip install 'tracefx[progress]'`), or `show` is called with a `Report` each time. It is the same function as
+    (`pip install rich`), or `show` is called with a `Report` each time. It is the same function as
     long as `progress` is called once, and programs that are compiled for it are kept with it.
 
     A loop of known length tells of itself about 100 times, one inside of another loop about 10 times and if it has at

@@ -1,0 +1,88 @@
+"""Runs the numeric tests as other x86-64 processors run them, by what can be set from outside a process.
+
+    python -m tests.processors [weakest | middle | strongest]... [-- PYTEST ARGUMENTS]
+
+XLA, OpenBLAS (of NumPy and of SciPy, whose LAPACK jaxlib calls) and NumPy each choose code by the processor's
+instructions. A variant restricts all of them to the instructions of a processor, and says how many threads BLAS uses.
+Variants that need instructions which this processor lacks are left out, which is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+from attrs import frozen
+from numpy._core import _multiarray_umath as numpy_core
+
+FOLDERS: Final = ("tests/laws", "tests/ops", "tests/differential", "tests/numpy", "tests/scipy", "tests/random")
+
+
+@final
+@frozen
+class Variant:
+    """The instructions and threads that libraries are restricted to."""
+
+    xla: str
+    """The value of XLA's flag `xla_cpu_max_isa`."""
+    openblas: str
+    """The value of `OPENBLAS_CORETYPE`."""
+    numpy_level: int
+    """The last of the x86-64 levels (`X86_V2` to `X86_V4`) whose instructions NumPy may use."""
+    threads: int
+
+    def runs_here(self) -> bool:
+        return bool(numpy_core.__cpu_features__.get(f"X86_V{self.numpy_level}", False))
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables that restrict a process."""
+        features: Mapping[str, bool] = numpy_core.__cpu_features__
+        last = f"X86_V{self.numpy_level}"
+        targets = [name for name in numpy_core.__cpu_dispatch__ if features.get(name)]
+        disabled = targets[targets.index(last) + 1 :] if last in targets else targets
+        return {
+            "XLA_FLAGS": f"--xla_cpu_max_isa={self.xla}",
+            "OPENBLAS_CORETYPE": self.openblas,
+            "OPENBLAS_NUM_THREADS": str(self.threads),
+            "NPY_DISABLE_CPU_FEATURES": " ".join(disabled),
+        }
+
+
+VARIANTS: Final[Mapping[str, Variant]] = {
+    "weakest": Variant("SSE4_2", "Nehalem", 2, threads=1),
+    "middle": Variant("AVX2", "Haswell", 3, threads=2),
+    "strongest": Variant("AVX512", "SkylakeX", 4, threads=2),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run pytest for each variant that is named, or for the weakest and the strongest; the first failure's status."""
+    names, _, pytest_arguments = _split(arguments)
+    for name in names or ("weakest", "strongest"):
+        variant = VARIANTS[name]
+        if not variant.runs_here():
+            sys.stdout.write(f"{name}: left out, as this processor has no {variant.xla} instructions\n")
+            continue
+        environment = variant.environment()
+        sys.stdout.write(f"{name}: {' '.join(f'{key}={value!r}' for key, value in environment.items())}\n")
+        sys.stdout.flush()
+        command = [sys.executable, "-m", "pytest", *(pytest_arguments or ("-q", "-n", "2", *FOLDERS))]
+        done = subprocess.run(command, env={**os.environ, **environment})
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]]:
+    """What stands before and after `--`."""
+    if "--" not in arguments:
+        return arguments, "", ()
+    at = arguments.index("--")
+    return arguments[:at], "--", arguments[at + 1 :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

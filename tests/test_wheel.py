@@ -1,0 +1,94 @@
+"""What users get: the wheel, in an environment where nothing else of the checkout is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import tracefx
+
+ROOT: Final = Path(__file__).parent.parent
+NO_REGISTRY: Final = re.compile(r"No matching distribution|Could not fetch|Connection|Temporary failure|Max retries")
+
+README_BLOCK: Final = """
+import doctest, pathlib, sys
+text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
+block = text.split("```python\\n", 1)[1].split("```", 1)[0]
+test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
+results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
+assert results.attempted > 5 and not results.failed, results
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder, without any variable that leads to the checkout."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
+    """Runs pip; skips the test where the package registry cannot be reached."""
+    done = run(python, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=cwd)
+    if done.returncode and NO_REGISTRY.search(done.stderr):
+        pytest.skip(f"pip needs the package registry, which cannot be reached: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The `bin` of a new environment, in which the wheel was installed with what it depends on."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    (wheel,) = folder.glob("tracefx-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", folder / "environment"], check=True, timeout=120)
+    bin = folder / "environment" / "bin"
+    versions = [f"{name}=={metadata.version(name)}" for name in ("jax", "jaxlib", "numpy", "ml_dtypes")]
+    pip(bin / "python", "install", "--no-compile", wheel, *versions, cwd=folder)
+    yield bin
+    shutil.rmtree(folder)  # hundreds of megabytes, of which pytest would keep three copies
+
+
+def test_the_readmes_first_block_runs(installed: Path, tmp_path: Path) -> None:
+    done = run(installed / "python", "-W", "error", "-c", README_BLOCK, ROOT / "README.md", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    done = run(installed / "python", "-c", "import tracefx; print(tracefx.__file__)", cwd=tmp_path)
+    assert Path(done.stdout.strip()).is_relative_to(installed.parent), done
+
+
+def test_the_command_prints_its_version_and_writes_a_page(installed: Path, tmp_path: Path) -> None:
+    done = run(installed / "tracefx", "--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"tracefx {tracefx.__version__}\n")
+    (tmp_path / "model.py").write_text("import tracefx.numpy as fnp\ndef loss(x):\n    return fnp.sum(fnp.sin(x))\n")
+    done = run(installed / "tracefx", "show", "model.py:loss", "f32[3]", "--grad", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "loss.html\n"), done.stderr
+    assert "cos" in (tmp_path / "loss.html").read_text(encoding="utf-8")
+
+
+def test_the_wheel_says_that_it_is_typed(installed: Path, tmp_path: Path) -> None:
+    code = "import importlib.resources as r; print(r.files('tracefx').joinpath('py.typed').is_file())"
+    assert run(installed / "python", "-c", code, cwd=tmp_path).stdout == "True\n"
+
+
+def test_the_files_about_the_package_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {tracefx.__version__}\n" in cited
+    assert f"\nlicense: {project['license']}\n" in cited
+    assert project["description"] in " ".join(cited.split())
+    pythons = re.findall(r"Programming Language :: Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    assert f"| Python | {', '.join(pythons)} |" in page
+    assert project["requires-python"] == f">={pythons[0]}"

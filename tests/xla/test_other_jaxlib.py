@@ -1,0 +1,114 @@
+"""What one version of jaxlib writes and another reads: cache entries, exported programs and pickles.
+
+`make test-latest` sets `TRACEFX_OTHER_PYTHON` to an interpreter with another jaxlib.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from tests.closeness import assert_near
+from tracefx.xla import runtime
+
+ROOT: Final = Path(__file__).parents[2]
+OTHER: Final = os.environ.get("TRACEFX_OTHER_PYTHON", "")
+
+pytestmark = pytest.mark.skipif(
+    not OTHER, reason="needs a second jaxlib: make test-latest names an interpreter with one"
+)
+
+PROGRAM: Final = """
+import pickle, sys
+from pathlib import Path
+import numpy as np
+import tracefx as fx, tracefx.numpy as fnp
+from tests.closeness import assert_near
+from tracefx.testing.tolerances import PROGRAM
+
+folder = Path(sys.argv[1])
+x = np.array([[4.0, 1.0], [1.0, 3.0]], np.float32)
+
+def f(x):
+    return fnp.sin(fnp.linalg.inv(x)) @ x
+
+def linear(x):
+    return fx.vjp(f, x)[1]
+"""
+COMPILE: Final = """
+with fx.compilation_cache(folder / "cache"):
+    np.save(folder / "out.npy", np.asarray(fx.jit(f)(x)))
+"""
+WRITE: Final = """
+(folder / "exported").write_bytes(fx.export(fx.jit(f))(x).serialize())
+values = {"program": fx.make_jaxpr(f)(x), "array": fnp.asarray(x), "tree": fx.tree.structure({"a": (1, None)})}
+values["pullback"] = fx.jit(linear)(x)
+(folder / "pickled").write_bytes(pickle.dumps(values))
+"""
+READ: Final = """
+want = np.load(folder / "want.npy")
+exported = fx.load((folder / "exported").read_bytes())
+assert_near(exported.call(x), want, PROGRAM)
+values = pickle.loads((folder / "pickled").read_bytes())
+assert_near(fx.jit(fx.jaxpr_as_fun(values["program"]))(values["array"])[0], want, PROGRAM)
+assert values["tree"] == fx.tree.structure({"a": (1, None)})
+assert_near(values["pullback"](np.ones_like(x))[0], fx.vjp(f, x)[1](np.ones_like(x))[0], PROGRAM)
+"""
+
+
+def run(python: str, code: str, folder: Path) -> None:
+    """Runs code after `PROGRAM` by an interpreter, which finds this checkout."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "XLA_FLAGS": ""}
+    command = [python, "-c", PROGRAM + code, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def entries(folder: Path) -> set[Path]:
+    return set((folder / "cache").rglob("*.executable"))
+
+
+def test_the_interpreters_have_different_versions_of_jaxlib() -> None:
+    code = "from importlib.metadata import version; print(version('jaxlib'))"
+    said = subprocess.run([OTHER, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert said != version("jaxlib")
+
+
+@pytest.mark.parametrize("first", ["other", "own"])
+def test_an_entry_of_another_version_is_neither_taken_nor_lost(first: str, tmp_path: Path) -> None:
+    pythons = [OTHER, sys.executable] if first == "other" else [sys.executable, OTHER]
+    found, outs = [], []
+    for python in [*pythons, *pythons]:
+        run(python, COMPILE, tmp_path)
+        found.append(entries(tmp_path))
+        outs.append(np.load(tmp_path / "out.npy"))
+    assert found[0] < found[1]
+    assert found[1] == found[2] == found[3]  # each finds its own
+    for out in outs[1:]:
+        assert_near(out, outs[0])
+
+
+def test_an_executable_of_another_version_is_refused(tmp_path: Path) -> None:
+    run(OTHER, COMPILE, tmp_path)
+    for entry in entries(tmp_path):
+        content = entry.read_bytes()[28 + 20 + 8 : -32]  # the format is described in tracefx/xla/disk.py
+        with pytest.raises(
+            runtime.LoadError, match=rf"was written by jaxlib \S+, this is {version('jaxlib')}: compile"
+        ):
+            runtime.load_executable(content, runtime.devices()[0])
+
+
+@pytest.mark.parametrize("writer", ["other", "own"])
+def test_exported_programs_and_pickles_are_read(writer: str, tmp_path: Path) -> None:
+    writes, reads = (OTHER, sys.executable) if writer == "other" else (sys.executable, OTHER)
+    run(writes, WRITE, tmp_path)
+    want: Any = np.array([[4.0, 1.0], [1.0, 3.0]], np.float32)
+    np.save(tmp_path / "want.npy", np.sin(np.linalg.inv(want)) @ want)
+    run(reads, READ, tmp_path)
