@@ -27,8 +27,8 @@ class RichBars:
             from rich import progress  # most programs do without it
         except ImportError as error:
             raise ImportError(
-                "progress draws bars with rich, which is not installed: install it with pip install rich, or pass show=, "
-                "a function of each report"
+                "progress draws bars with rich, which is not installed: pip install rich, or pass show=, a function of "
+                "each report"
             ) from error
         self._rich = progress
         self._console = console

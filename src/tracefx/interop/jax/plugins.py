@@ -22,6 +22,7 @@ from tracefx.core.backend import Joined, Plugins
 from tracefx.core.errors import PlatformError
 
 _GPUS: Final = ("gpu", "cuda", "rocm", "oneapi")
+_INSTALL: Final = "pip install '.[gpu]' in a checkout of tracefx"
 _SWITCH: Final = "or set TRACEFX_PLATFORM=cpu to run on the host"
 
 
