@@ -9,6 +9,7 @@ Variants that need instructions which this processor lacks are left out, which i
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 from attrs import frozen
-from numpy._core import _multiarray_umath as numpy_core
+
+_core: Final = importlib.import_module("numpy._core._multiarray_umath")
+FEATURES: Final[Mapping[str, bool]] = _core.__cpu_features__
+"""The instructions that NumPy finds on this processor, by its names for them."""
+TARGETS: Final[tuple[str, ...]] = tuple(_core.__cpu_dispatch__)
+"""The sets of instructions, weakest first, for which NumPy has code beside that for the weakest processor."""
 
 FOLDERS: Final = ("tests/laws", "tests/ops", "tests/differential", "tests/numpy", "tests/scipy", "tests/random")
 
@@ -35,13 +41,12 @@ class Variant:
     threads: int
 
     def runs_here(self) -> bool:
-        return bool(numpy_core.__cpu_features__.get(f"X86_V{self.numpy_level}", False))
+        return FEATURES.get(f"X86_V{self.numpy_level}", False)
 
     def environment(self) -> Mapping[str, str]:
         """The variables that restrict a process."""
-        features: Mapping[str, bool] = numpy_core.__cpu_features__
         last = f"X86_V{self.numpy_level}"
-        targets = [name for name in numpy_core.__cpu_dispatch__ if features.get(name)]
+        targets = [name for name in TARGETS if FEATURES.get(name)]
         disabled = targets[targets.index(last) + 1 :] if last in targets else targets
         return {
             "XLA_FLAGS": f"--xla_cpu_max_isa={self.xla}",
@@ -59,8 +64,9 @@ VARIANTS: Final[Mapping[str, Variant]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run pytest for each variant that is named, or for the weakest and the strongest; the first failure's status."""
-    names, _, pytest_arguments = _split(arguments)
+    """Runs pytest for the named variants, by default the weakest and the strongest; returns the first failure's status."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    names, pytest_arguments = arguments[:at], arguments[at + 1 :]
     for name in names or ("weakest", "strongest"):
         variant = VARIANTS[name]
         if not variant.runs_here():
@@ -74,14 +80,6 @@ def main(arguments: Sequence[str]) -> int:
         if done.returncode:
             return done.returncode
     return 0
-
-
-def _split(arguments: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]]:
-    """What stands before and after `--`."""
-    if "--" not in arguments:
-        return arguments, "", ()
-    at = arguments.index("--")
-    return arguments[:at], "--", arguments[at + 1 :]
 
 
 if __name__ == "__main__":

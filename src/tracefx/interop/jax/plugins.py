@@ -95,14 +95,10 @@ def _missing(platform: str, names: list[str], there: list[str]) -> str:
         return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
     why = _why()
     if why:
-        cuda = ". pip install '.[gpu]' in a checkout of tracefx installs CUDA's libraries; the driver is installed separately"
+        cuda = f". {_INSTALL} installs CUDA's libraries; the driver is installed separately"
         return f"{said}{why}{cuda if platform in _GPUS else ''}"
     plugins = f"the plug-ins installed are {', '.join(found)}" if found else "no plug-in is installed"
-    install = (
-        "pip install '.[gpu]' in a checkout of tracefx installs NVIDIA's"
-        if platform in _GPUS
-        else f"install one for {platform}"
-    )
+    install = f"{_INSTALL} installs NVIDIA's" if platform in _GPUS else f"install one for {platform}"
     return f"{said}, and {plugins}: {install}"
 
 
