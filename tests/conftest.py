@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import traceback
 from collections.abc import Generator
 from contextlib import nullcontext
 from typing import Final, final
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.compiling import CHEAP, as_for_users, flag
 from tests.compiling import optimised as optimised
+from tests.processors import NO_CONVERSION, WITHOUT_F16C
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
 # Every run takes the same examples, so that one that fails can be run again; `make laws` looks for new ones.
@@ -40,6 +42,20 @@ class Examples:
             yield
 
 
+@final
+class WithoutFloat16:
+    """Skips a test once XLA fails in it for want of conversions of float16."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except Exception as error:
+            if NO_CONVERSION not in "".join(traceback.format_exception(error)):
+                raise
+            pytest.skip("XLA has no conversions of float16 without F16C instructions, for JAX neither")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
     config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
@@ -54,3 +70,5 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen |= CHEAP
     added = [flag(name, value) for name, value in chosen.items() if f"--{name}=" not in given]
     os.environ["XLA_FLAGS"] = " ".join([*added, given])
+    if WITHOUT_F16C in given:
+        config.pluginmanager.register(WithoutFloat16())

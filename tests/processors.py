@@ -27,6 +27,12 @@ TARGETS: Final[tuple[str, ...]] = tuple(_core.__cpu_dispatch__)
 FOLDERS: Final = ("tests/laws", "tests/ops", "tests/differential", "tests/numpy", "tests/scipy", "tests/random")
 
 
+WITHOUT_F16C: Final = "--xla_cpu_max_isa=SSE4_2"
+"""The flag of XLA under which it has no conversions of float16, which are instructions of AVX (F16C)."""
+NO_CONVERSION: Final = "Failed to materialize symbols"
+"""What XLA says of a program with conversions of float16 then, JAX's or ours."""
+
+
 @final
 @frozen
 class Variant:
@@ -64,7 +70,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs pytest for the named variants, by default the weakest and the strongest; returns the first failure's status."""
+    """Runs pytest for the named variants, by default the weakest and the strongest; returns the exit status."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     names, pytest_arguments = arguments[:at], arguments[at + 1 :]
     for name in names or ("weakest", "strongest"):
