@@ -39,6 +39,6 @@ EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
         "optimization_level",
         "memory_fitting_level",
     )
-    if hasattr(_jax.CompileOptions().executable_build_options, name)
+    if hasattr(_jax.ExecutableBuildOptions, name)  # of the class, since XLA reads XLA_FLAGS for the first instance
 )
 """Compiler options that are fields of the build options, and not flags that XLA parses."""
