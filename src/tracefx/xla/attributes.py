@@ -8,6 +8,7 @@ import numpy as np
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, CompositeAttr, Dims, Layouts, Text
+from tracefx.core.key_words import type_of_words
 from tracefx.core.meshes import Part, Unconstrained, names_in
 from tracefx.xla import runtime
 
@@ -31,7 +32,21 @@ def call_of(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> d
     }
 
 
-def layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:
+def row_major(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Layouts:
+    """The layouts of a call that takes and gives arrays as NumPy lays them out."""
+    takes, gives = [
+        tuple([tuple(range(type_of_words(aval).ndim))[::-1] for aval in avals]) for avals in (operands, outs)
+    ]
+    return Layouts(takes, gives)
+
+
+def layout_attributes(layouts: Layouts, ordered: bool = False) -> dict[str, runtime.Attribute]:
+    """The attributes that fix the layouts; XLA chooses any layout for a call without them.
+
+    An `ordered` call takes and gives a token first.
+    """
+    token = [()] if ordered else []
+
     def of(axes: tuple[int, ...]) -> str:
         return f"dense<{list(axes) if axes else ''}> : tensor<{len(axes)}xindex>"
 
@@ -41,8 +56,8 @@ def layout_attributes(layouts: Layouts) -> dict[str, runtime.Attribute]:
         for operand, out in layouts.aliases
     ]
     return {
-        "operand_layouts": runtime.attribute(f"[{', '.join(map(of, layouts.operands))}]"),
-        "result_layouts": runtime.attribute(f"[{', '.join(map(of, layouts.results))}]"),
+        "operand_layouts": runtime.attribute(f"[{', '.join(map(of, [*token, *layouts.operands]))}]"),
+        "result_layouts": runtime.attribute(f"[{', '.join(map(of, [*token, *layouts.results]))}]"),
         "output_operand_aliases": runtime.attribute(f"[{', '.join(aliases)}]"),
     }
 

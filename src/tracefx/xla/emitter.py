@@ -33,6 +33,7 @@ from tracefx.xla.attributes import (
     call_of,
     composite_attribute,
     layout_attributes,
+    row_major,
 )
 from tracefx.xla.choosing import ForPlatforms, OutOfReachError, on
 from tracefx.xla.modules import Lowered, Node, block_in, path_of, symbol_of, type_of, values_of
@@ -515,10 +516,9 @@ class Emitter(ForPlatforms):
         elif not runtime.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = call_of(target, config or {}, has_side_effect)
-        if layouts is not None:
-            attributes |= layout_attributes(layouts)
-            if len(self.devices) > 1:
-                attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
+        attributes |= layout_attributes(layouts or row_major([x.aval for x in operands], outs))
+        if layouts is not None and len(self.devices) > 1:
+            attributes |= batch_attributes([x.aval for x in operands], outs, layouts.own)
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def offers(self, target: str) -> bool:
@@ -544,13 +544,12 @@ class Emitter(ForPlatforms):
         parts = partitioned and once and not self._is_ordered()
         target = runtime.host_call_target(self.platform, parts)
         attributes = call_of(target, config, has_side_effect)
+        layouts = row_major([x.aval for x in operands], outs)
+        attributes |= layout_attributes(layouts, ordered=self._is_ordered())
         self.targets.add(target)
         words = map(type_of_words, outs)
         self.host_results.append(tuple([runtime.ArraySpec(kind.shape, kind.dtype) for kind in words]))
-        if parts:  # XLA cuts up no call that leaves it open how arrays lie in memory
-            ranks = [type_of_words(x.aval).ndim for x in operands]
-            attributes |= layout_attributes(Layouts(tuple([tuple(range(rank))[::-1] for rank in ranks]), ()))
-        elif once:
+        if once and not parts:
             attributes["sdy.sharding"] = self._on_the_first(max(1, len(outs) + self._is_ordered()))
         if self._is_ordered():
             self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
