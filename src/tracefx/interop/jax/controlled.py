@@ -55,6 +55,12 @@ def _inline(parameter: str) -> Rule:
     return rule
 
 
+def _eval_jaxpr(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Runs the program in place. Its parameter is `call_jaxpr` since JAX 0.11, and `jaxpr` before."""
+    params = eqn.params
+    return translation.run(params["call_jaxpr"] if "call_jaxpr" in params else params["jaxpr"], args)
+
+
 def _composite(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     program = translation.program(params["jaxpr"], [x.aval for x in args])
@@ -131,9 +137,21 @@ def _checkpoint(translation: Translation, eqn: Equation, args: Sequence[Value]) 
 # ------------------------------------------------------------------ loops and branches
 
 
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of constants and carries of a `scan`.
+
+    Since JAX 0.11 `ft_in` groups the operands into constants, carries and slices; before, two parameters count them.
+    """
+    if "ft_in" not in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(consts), len(carry)
+
+
 def _scan(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
+    num_consts, num_carry = _scan_counts(params)
+    n, m = num_consts, num_consts + num_carry
     carry = types_in(params["jaxpr"])[n:m]
     slices = [x.aval.without_axis(0) for x in args[m:]]
     program = translation.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
@@ -279,7 +297,8 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "cond": _cond,
         "custom_linear_solve": _linear_solve,
         "custom_partitioning": _inline("call"),
-        "eval_jaxpr": _inline("jaxpr"),
+        "eval_jaxpr": _eval_jaxpr,
+        "program_order": _inline("call_jaxpr"),
         "reduce": _reduce,
         "reduce_window": _reduce_window,
         "remat2": _checkpoint,
