@@ -123,14 +123,17 @@ def policy_from_jax(theirs: Callable[..., Any] | None) -> Policy | None:
 
 
 def _checkpoint(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    params = eqn.params
+    return checkpoint(translation, eqn.params, args)
+
+
+def checkpoint(translation: Translation, params: Mapping[str, Any], args: Sequence[Value]) -> Sequence[Value]:
+    """Binds a checkpointed program, from the parameters that JAX has for it."""
     program = translation.program(params["jaxpr"], [x.aval for x in args])
     policy = policy_from_jax(params["policy"])
     # Where JAX doesn't say it of all operands alike, it is for some of them.
     prevent = params["prevent_cse"]
-    prim = Checkpoint(
-        program.jaxpr, params["differentiated"], policy, any(prevent) if isinstance(prevent, tuple) else prevent
-    )
+    prevent = any(prevent) if isinstance(prevent, tuple) else prevent
+    prim = Checkpoint(program.jaxpr, params.get("differentiated", False), policy, prevent)
     return bind(prim, *program.consts, *args)
 
 
