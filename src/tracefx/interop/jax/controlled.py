@@ -55,15 +55,19 @@ def _inline(parameter: str) -> Rule:
     return rule
 
 
+def _called(eqn: Equation) -> JaxProgram:
+    """The program of `composite` and `eval_jaxpr`: the parameter is `call_jaxpr` since JAX 0.11, `jaxpr` before."""
+    program: JaxProgram = eqn.params["call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"]
+    return program
+
+
 def _eval_jaxpr(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    """Runs the program in place. Its parameter is `call_jaxpr` since JAX 0.11, and `jaxpr` before."""
-    params = eqn.params
-    return translation.run(params["call_jaxpr"] if "call_jaxpr" in params else params["jaxpr"], args)
+    return translation.run(_called(eqn), args)
 
 
 def _composite(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    program = translation.program(params["jaxpr"], [x.aval for x in args])
+    program = translation.program(_called(eqn), [x.aval for x in args])
     attributes: Attributes = tuple([(key, _attribute(leaves, tree)) for key, leaves, tree in params["attributes"]])
     prim = Composite(params["name"], attributes, int(params["version"]), program.jaxpr)
     return bind(prim, *program.consts, *args)
