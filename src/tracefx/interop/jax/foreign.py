@@ -176,7 +176,7 @@ def _struct(aval: JaxType) -> jax.ShapeDtypeStruct:
 @final
 @frozen(eq=False)
 class Foreign(Primitive, Expandable, Differentiable, Transposable, Batchable):
-    """A primitive of another library, by the name that it has in JAX."""
+    """A primitive of another library, by its name in JAX, or a `HiPrim`, by the name of its class."""
 
     name = "jax_primitive"
     label: str = field(alias="label", metadata={"print": "name"})
