@@ -42,3 +42,34 @@ LARGER_PROGRAMS: Final[Mapping[str, tuple[int, int, int]]] = {
 }
 """By how many kernels, flops and bytes accessed a compiled program may be larger than JAX's, which is true of no
 program with 0.10: XLA fuses equal operations in another order differently."""
+
+_PRIMITIVES_UNTIL_0_10: Final = frozenset(
+    {
+        *("box_get", "box_set", "call", "closed_call", "log_extend", "log_read", "new_box", "new_log"),
+        *("pbroadcast_done", "pbroadcast_start", "psum_start", "unreduced_psum_start"),
+        "unreduced_reduce_scatter_start",
+    }
+)
+_PRIMITIVES_UNTIL_0_11: Final = frozenset({"reduced_vary_cast_p", "vary_unreduced_cast_p"})
+_PRIMITIVES_SINCE_0_11: Final = frozenset(
+    {
+        *("log2", "one_minus_square", "program_order", "relayout", "unreduced_pmax", "unreduced_pmin"),
+        "with_memory_space_constraint",
+    }
+)
+_PRIMITIVES_SINCE_0_12: Final = frozenset(
+    {"pbroadcast_dynamic", "polynomial", "reduced_vary_cast", "vary_unreduced_cast"}
+)
+OTHER_PRIMITIVES: Final = (_PRIMITIVES_UNTIL_0_10 if JAXLIB >= (0, 11) else _PRIMITIVES_SINCE_0_11) | (
+    _PRIMITIVES_UNTIL_0_11 if JAXLIB >= (0, 12) else _PRIMITIVES_SINCE_0_12
+)
+"""The names of primitives that other supported versions of JAX have and the installed one has not."""
+
+STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if JAXLIB >= (0, 11) else ("closed_call", "jaxpr")
+"""The name of the primitive that a program has where `eval_jaxpr` is bound, and the parameter that it takes."""
+
+WRITES_SEARCHES_AS_HI_PRIMITIVES: Final = JAXLIB >= (0, 12)
+"""Whether JAX writes `searchsorted`, `nonzero`, `ldexp` and `frexp` as calls of `call_hi_primitive`."""
+
+RUNS_RELAYOUT: Final = JAXLIB >= (0, 12)
+"""Whether JAX compiles `relayout`: 0.11 has the primitive, but raises NotImplementedError for all programs with it."""

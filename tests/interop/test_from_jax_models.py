@@ -173,7 +173,8 @@ def test_the_slope_of_a_log_density_of_numpyro() -> None:
     def energy(params: Any) -> Any:
         return potential_energy(model, (x, y), {}, params)
 
-    params = {"weights": np.linspace(-1, 1, 5, dtype=np.float32), "scale": np.float32(0.3)}
+    # Near a scale of 0.3 the slope of the scale is 0, and what is left of the sum is its rounding error.
+    params = {"weights": np.linspace(-1, 1, 5, dtype=np.float32), "scale": np.float32(1.0)}
     got, want = fx.jit(fx.value_and_grad(from_jax(energy)))(params), jax.jit(jax.value_and_grad(energy))(params)
     for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert_near(ours, theirs)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -17,7 +18,6 @@ import numpy as np
 import pytest
 from jax import lax
 from jax._src import api_util
-from jax._src.lax.parallel import all_gather_invariant
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import linear_call
@@ -32,8 +32,10 @@ import tracefx as fx
 from tests.closeness import assert_near
 from tests.compiling import compiled
 from tests.differential.records import INF, NAN, f32
+from tests.interop.hi_primitives import Tripled
 from tests.laws import references
 from tests.laws.samples import SAMPLES
+from tests.versions import OTHER_PRIMITIVES, RUNS_RELAYOUT, STAGED_EVAL_JAXPR
 from tracefx.core import primitive
 from tracefx.core.errors import MissingRuleError
 from tracefx.core.jaxpr import CarriesJaxprs
@@ -50,6 +52,10 @@ SQUARE: Final = np.array([[2.0, 0.5], [0.5, 1.0]], np.float32)
 
 _OTHERS: Final = ("pallas", "mosaic")
 """Modules whose primitives stand in kernels for other devices, and in no program."""
+
+
+if "program_order" not in OTHER_PRIMITIVES:
+    importlib.import_module("jax.experimental.overlap")  # which loads the module of the primitive
 
 
 def all_primitives() -> dict[str, Primitive]:
@@ -146,6 +152,10 @@ def _called(x: Any) -> Any:
     return PRIMITIVES["call"].bind(x, subfuns=(wrapped,))
 
 
+def _ordered(x: Any) -> Any:
+    return importlib.import_module("jax.experimental.overlap").program_order(lambda x: jnp.sin(x) + 1, enforce=False)(x)
+
+
 def _linear(x: Any) -> Any:
     return linear_call(lambda r, x: x * r, lambda r, ct: ct * r, 3.0, x)
 
@@ -157,10 +167,10 @@ def _solved(a: Any) -> Any:
     return lax.custom_linear_solve(lambda v: a @ v, a[0], solve, lambda vecmat, b: jnp.linalg.solve(a.T, b))
 
 
-PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(
+_PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(
     {
         "all_gather_invariant": (
-            _over_rows(lambda x: all_gather_invariant(x, "rows", tiled=True)[:1] * x),
+            _over_rows(lambda x: lax.all_gather(x, "rows", tiled=True, to="invarying")[:1] * x),
             (X,),
         ),
         "add_any": (jax.grad(lambda x: jnp.sum(x * x)), (X,)),
@@ -179,7 +189,8 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
         "bcsr_fromdense": (lambda x: sparse.BCSR.fromdense(x, nse=6).data, (X,)),
         "bcsr_todense": (lambda x: sparse.BCSR.fromdense(x, nse=6).todense(), (X,)),
         "call": (_called, (X,)),
-        "closed_call": (bound("eval_jaxpr", jaxpr=jax.make_jaxpr(jnp.sin)(X)), (X,)),
+        "call_hi_primitive": (lambda x: Tripled(jax.typeof(x))(x), (X,)),
+        STAGED_EVAL_JAXPR[0]: (bound("eval_jaxpr", **{STAGED_EVAL_JAXPR[1]: jax.make_jaxpr(jnp.sin)(X)}), (X,)),
         "cond": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, lambda x: x @ jnp.ones((3, 3)), x), (X,)),
         "copy": (jnp.copy, (X,)),
         "custom_jvp_call": (_cubed, (X,)),
@@ -202,10 +213,17 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
         "layout_constraint": (lambda x: with_layout_constraint(x, Layout((0, 1))), (X,)),
         "le_to": (bound("le_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
         "linear_call": (_linear, (X,)),
+        "log2": (
+            lambda x: [bound("log2", accuracy=None)(y) for y in (abs(x), lax.complex(x, 1 / x))],
+            (X,),
+        ),
         "lt_to": (bound("lt_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
         "name": (lambda x: checkpoint_name(x, "h"), (X,)),
+        "one_minus_square": (bound("one_minus_square"), (X,)),
         "platform_index": (lambda x: lax.platform_dependent(x, cpu=lambda x: x + 1, default=lambda x: x), (X,)),
         "polygamma": (lax.polygamma, (abs(X), X * X)),
+        "polynomial": (lambda x: bound("polynomial", unroll=4)(x, x[:1], 2.0, x[:, :1], *x[0]), (X,)),
+        "program_order": (_ordered, (X,)),
         "pure_callback": (
             lambda x: jax.pure_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x),
             (X,),
@@ -219,6 +237,7 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
             (X,),
         ),
         "regularized_incomplete_beta": (lax.betainc, (abs(X), X * X, 1 / (1 + X * X))),
+        "relayout": (bound("relayout", dst_layout=Layout((1, 0))), (X,)),
         "remat2": (jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), (X,)),
         "reshard": (_resharded, (X,)),
         "scan": (lambda x: lax.scan(lambda c, row: (c + row, c * 2), x[0], x, reverse=True, unroll=2), (X,)),
@@ -226,9 +245,15 @@ PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyTy
         "sharding_constraint": (_placed, (X,)),
         "todense": (lambda x: sparse.todense(_sparse(x)), (SQUARE,)),
         "while": (lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1 + x[0, 0], x), (X,)),
+        "with_memory_space_constraint": (
+            bound("with_memory_space_constraint", memory_space=jax.memory.Space.Device),
+            (X,),
+        ),
         "zeta": (lax.zeta, (abs(X) + 2, X * X + 1)),
     }
 )
+_UNTRIED: Final = OTHER_PRIMITIVES | (frozenset() if RUNS_RELAYOUT else {"relayout"})
+PROGRAMS: Final = {name: program for name, program in _PROGRAMS.items() if name not in _UNTRIED}
 """By the names of primitives: a function that binds one, and its arguments."""
 
 COLLECTIVES: Final[Mapping[str, Function]] = MappingProxyType(
@@ -245,8 +270,8 @@ COLLECTIVES: Final[Mapping[str, Function]] = MappingProxyType(
 )
 """By the names of primitives: a function along the axis `i`, of a matrix."""
 
-_NO_PROGRAM: Final = frozenset({"empty2", "eval_jaxpr"})
-"""Those that stand in no program any more: JAX has others in their place, or none."""
+_NO_PROGRAM: Final = frozenset({"empty2", "eval_jaxpr", *_UNTRIED} - {STAGED_EVAL_JAXPR[0]})
+"""The primitives that no program has any more: JAX has others in their place, or none."""
 
 
 def every(jaxpr: OurJaxpr) -> Iterator[primitive.Primitive]:
@@ -279,8 +304,8 @@ def test_every_primitive_is_imported_or_there_is_a_reason(name: str) -> None:
 
 def test_tables_are_of_what_there_is() -> None:
     of_other_devices = {"core_map", "pallas_call"}
-    assert {*REASONS} - {*PRIMITIVES} == of_other_devices
-    assert {*RULES} - {*PRIMITIVES} == {"tracefx_operation"}
+    assert {*REASONS} - {*PRIMITIVES} == of_other_devices | (OTHER_PRIMITIVES & {*REASONS})
+    assert {*RULES} - {*PRIMITIVES} == {"tracefx_operation"} | (OTHER_PRIMITIVES & {*RULES})
 
 
 _OF_JAXS_OWN: Final = frozenset({"eig"})
@@ -323,6 +348,23 @@ def test_programs_give_what_they_give_in_jax(name: str, capfd: pytest.CaptureFix
     f, args = PROGRAMS[name]
     assert name in {*names_in(jax.make_jaxpr(f)(*args).jaxpr)}
     close(from_jax(f)(*args), compiled(jax.jit, f)(*args))
+
+
+@pytest.mark.parametrize("name", ["log2", "one_minus_square", "polynomial"])
+def test_compositions_have_jaxs_derivatives(name: str) -> None:
+    if name in OTHER_PRIMITIVES:
+        pytest.skip(f"the installed JAX has no primitive {name}")
+    f, (x,) = PROGRAMS[name]
+    x, t = np.append(x, np.full((1, 3), 1e-10, np.float32), 0), np.full((3, 3), 0.5, np.float32)
+    want = jax.jit(lambda x, t: jax.jvp(f, [x], [t]))(x, t)
+    close(fx.jvp(from_jax(f), [x], [t]), want)
+    close(fx.jit(lambda x, t: fx.jvp(from_jax(f), [x], [t]))(x, t), want)
+    close(fx.vmap(from_jax(f))(x[:, None]), jax.vmap(f)(x[:, None]))
+
+    def total(f: Function) -> Function:
+        return lambda x: sum(abs(leaf).sum() for leaf in jax.tree.leaves(f(x)))
+
+    close(fx.grad(total(from_jax(f)))(x), jax.grad(total(f))(x))
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))

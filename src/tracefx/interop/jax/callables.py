@@ -41,8 +41,8 @@ from tracefx.transforms.shapes import ShapeDtypeStruct
 class _Theirs:
     """Stands for a rule of JAX where it is shown, and for itself where rules are compared."""
 
-    def __init__(self, debug_info: Any) -> None:
-        self.__qualname__ = str(debug_info.func_name)
+    def __init__(self, name: str) -> None:
+        self.__qualname__ = name
 
     def __call__(self, *args: object) -> NoReturn:
         raise TypeError(f"the rule {self.__qualname__} is a function of JAX: only JAX can call it")
@@ -66,11 +66,34 @@ def _moved(mask: Mask, fixed: Sequence[Any], moved: Sequence[Any]) -> list[Any]:
     return [next(given) if m else x for m, x in zip(mask, fixed, strict=True)]
 
 
+@final
+@frozen(eq=False)
+class CustomRule:
+    """What an equation of JAX with a user-defined rule holds, whatever names its parameters have."""
+
+    label: str
+    """The name of the function."""
+    program: Program
+    """What the function does."""
+    num_consts: int
+    """How many operands, the first ones, are closed-over values."""
+    symbolic_zeros: bool
+
+
 def _custom_jvp(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    params, label = eqn.params, _name(eqn)
+    params = eqn.params
     program = translation.program(params["call_jaxpr"], [x.aval for x in args])
-    held, closed = len(program.consts), len(program.consts) + params["num_consts"]
-    shown = _Theirs(params["jvp_jaxpr_fun"].debug_info)
+    rule = CustomRule(_name(eqn), program, params["num_consts"], params["symbolic_zeros"])
+    return custom_jvp(translation, eqn, args, rule, str(params["jvp_jaxpr_fun"].debug_info.func_name))
+
+
+def custom_jvp(
+    translation: Translation, eqn: Equation, args: Sequence[Value], custom: CustomRule, jvp_name: str
+) -> Sequence[Value]:
+    """Binds an equation whose derivatives are those that `jax.jvp` finds for it."""
+    label, program = custom.label, custom.program
+    held, closed = len(program.consts), len(program.consts) + custom.num_consts
+    shown = _Theirs(jvp_name)
     derived: dict[tuple[Mask, tuple[ShapedArray, ...]], Program] = {}
 
     @made_from(shown)
@@ -88,7 +111,7 @@ def _custom_jvp(translation: Translation, eqn: Equation, args: Sequence[Value]) 
         outs, moved = found[:n], iter(found[n:])
         return outs, [next(moved) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in outs]
 
-    prim = CustomJVP(label, program.jaxpr, rule, closed, params["symbolic_zeros"])
+    prim = CustomJVP(label, program.jaxpr, rule, closed, custom.symbolic_zeros)
     return bind(prim, *program.consts, *args)
 
 
@@ -125,13 +148,23 @@ class _Passes:
 
 
 def _custom_vjp(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    params, label = eqn.params, _name(eqn)
+    params = eqn.params
     program = translation.program(params["call_jaxpr"], [x.aval for x in args])
-    held, closed = len(program.consts), len(program.consts) + params["num_consts"]
-    known: dict[tuple[Mask, tuple[ShapedArray, ...]], _Passes] = {}
-    bwd, n = _Theirs(params["bwd"].debug_info), len(eqn.outvars)
+    rule = CustomRule(_name(eqn), program, params["num_consts"], params["symbolic_zeros"])
+    names = [str(params[key].debug_info.func_name) for key in ("fwd_jaxpr_thunk", "bwd")]
+    return custom_vjp(translation, eqn, args, rule, *names)
 
-    @made_from(_Theirs(params["fwd_jaxpr_thunk"].debug_info))
+
+def custom_vjp(
+    translation: Translation, eqn: Equation, args: Sequence[Value], custom: CustomRule, fwd_name: str, bwd_name: str
+) -> Sequence[Value]:
+    """Binds an equation whose forward and backward passes are those that `jax.vjp` finds for it."""
+    label, program = custom.label, custom.program
+    held, closed = len(program.consts), len(program.consts) + custom.num_consts
+    known: dict[tuple[Mask, tuple[ShapedArray, ...]], _Passes] = {}
+    bwd, n = _Theirs(bwd_name), len(eqn.outvars)
+
+    @made_from(_Theirs(fwd_name))
     def fwd(primals: Sequence[Value], perturbed: Mask) -> Forward:
         if any(perturbed[:closed]):
             raise closes_over(label)
@@ -149,7 +182,7 @@ def _custom_vjp(translation: Translation, eqn: Equation, args: Sequence[Value]) 
 
         return Forward(found[:n], found[n:], pull)
 
-    prim = CustomVJP(label, program.jaxpr, fwd, bwd, closed, params["symbolic_zeros"])
+    prim = CustomVJP(label, program.jaxpr, fwd, bwd, closed, custom.symbolic_zeros)
     return bind(prim, *program.consts, *args)
 
 

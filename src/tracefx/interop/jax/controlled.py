@@ -55,9 +55,19 @@ def _inline(parameter: str) -> Rule:
     return rule
 
 
+def _called(eqn: Equation) -> JaxProgram:
+    """The program of `composite` and `eval_jaxpr`: the parameter is `call_jaxpr` since JAX 0.11, `jaxpr` before."""
+    program: JaxProgram = eqn.params["call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"]
+    return program
+
+
+def _eval_jaxpr(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    return translation.run(_called(eqn), args)
+
+
 def _composite(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    program = translation.program(params["jaxpr"], [x.aval for x in args])
+    program = translation.program(_called(eqn), [x.aval for x in args])
     attributes: Attributes = tuple([(key, _attribute(leaves, tree)) for key, leaves, tree in params["attributes"]])
     prim = Composite(params["name"], attributes, int(params["version"]), program.jaxpr)
     return bind(prim, *program.consts, *args)
@@ -117,23 +127,38 @@ def policy_from_jax(theirs: Callable[..., Any] | None) -> Policy | None:
 
 
 def _checkpoint(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
-    params = eqn.params
+    return checkpoint(translation, eqn.params, args)
+
+
+def checkpoint(translation: Translation, params: Mapping[str, Any], args: Sequence[Value]) -> Sequence[Value]:
+    """Binds a checkpointed program, from the parameters that JAX has for it."""
     program = translation.program(params["jaxpr"], [x.aval for x in args])
     policy = policy_from_jax(params["policy"])
     # Where JAX doesn't say it of all operands alike, it is for some of them.
     prevent = params["prevent_cse"]
-    prim = Checkpoint(
-        program.jaxpr, params["differentiated"], policy, any(prevent) if isinstance(prevent, tuple) else prevent
-    )
+    prevent = any(prevent) if isinstance(prevent, tuple) else prevent
+    prim = Checkpoint(program.jaxpr, params.get("differentiated", False), policy, prevent)
     return bind(prim, *program.consts, *args)
 
 
 # ------------------------------------------------------------------ loops and branches
 
 
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of constants and carries of a `scan`.
+
+    Since JAX 0.11 `ft_in` groups the operands into constants, carries and slices; before, two parameters count them.
+    """
+    if "ft_in" not in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(consts), len(carry)
+
+
 def _scan(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
+    num_consts, num_carry = _scan_counts(params)
+    n, m = num_consts, num_consts + num_carry
     carry = types_in(params["jaxpr"])[n:m]
     slices = [x.aval.without_axis(0) for x in args[m:]]
     program = translation.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
@@ -279,7 +304,8 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "cond": _cond,
         "custom_linear_solve": _linear_solve,
         "custom_partitioning": _inline("call"),
-        "eval_jaxpr": _inline("jaxpr"),
+        "eval_jaxpr": _eval_jaxpr,
+        "program_order": _inline("call_jaxpr"),
         "reduce": _reduce,
         "reduce_window": _reduce_window,
         "remat2": _checkpoint,

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -33,6 +35,8 @@ from tracefx.interop.jax.values import type_from_jax
 from tracefx.ops.varying import Vary
 
 _Arrays = Sequence[jax.Array]
+_FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._src.flattree") else None
+"""JAX's module of flat trees, which are parameters of `scan`, in the versions that have one."""
 
 # ------------------------------------------------------------------ calls
 
@@ -108,12 +112,25 @@ def _scan(export: Export, prim: Scan, args: _Arrays) -> _Arrays:
         *args,
         jaxpr=export.closed(prim.jaxpr),
         length=prim.length,
-        num_carry=prim.num_carry,
-        num_consts=prim.num_consts,
         reverse=prim.reverse,
         unroll=prim.unroll,
+        **_scan_groups(prim, len(args)),
     )
     return cast("_Arrays", found)
+
+
+def _scan_groups(prim: Scan, num_args: int) -> Mapping[str, object]:
+    """The parameters of `scan` that say which operands and results are constants, carries and slices.
+
+    Since JAX 0.11 they are flat trees; before, they are two numbers.
+    """
+    if _FLAT_TREES is None:
+        return {"num_carry": prim.num_carry, "num_consts": prim.num_consts}
+    consts, carry = _FLAT_TREES.nones(prim.num_consts), _FLAT_TREES.nones(prim.num_carry)
+    slices = _FLAT_TREES.nones(num_args - prim.num_consts - prim.num_carry)
+    num_stacked = len(prim.jaxpr.outs) - prim.num_carry
+    stacked = _FLAT_TREES.nones(num_stacked).filter_with_mask([True] * num_stacked)  # the type that lax.scan gives
+    return {"ft_in": _FLAT_TREES.pack((consts, carry, slices)), "ft_out": _FLAT_TREES.pack((carry, stacked))}
 
 
 def _while(export: Export, prim: While, args: _Arrays) -> _Arrays:

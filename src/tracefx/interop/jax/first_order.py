@@ -21,10 +21,12 @@ from tracefx.core.values import Value
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.translating import Equation, Rule, Translation, given_types
 from tracefx.lax.applying import applied_at
+from tracefx.ops.arithmetic import mul, sub
 from tracefx.ops.basis import broadcast_to, filled, reduce_sum, reshape, transpose
 from tracefx.ops.bit_generator import rng_bit_generator
 from tracefx.ops.bitwise import bitwise_xor
 from tracefx.ops.comparison import eq, le, lt
+from tracefx.ops.complex import complex, imag, real
 from tracefx.ops.cutting import slice
 from tracefx.ops.elementwise import add
 from tracefx.ops.keys import RandomBits, RandomSeed, random_unwrap, random_wrap
@@ -33,6 +35,7 @@ from tracefx.ops.representation import bitcast_convert_type
 from tracefx.ops.scattering import Scatter
 from tracefx.ops.selection import select
 from tracefx.ops.shape import iota, squeeze
+from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 
 # ------------------------------------------------------------------ the same under another name, or nothing at all
@@ -57,6 +60,42 @@ def _reshape(translation: Translation, eqn: Equation, args: Sequence[Value]) -> 
 
 def _empty(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     return [filled(aval, 0) for aval in given_types(eqn)]
+
+
+# ------------------------------------------------------------------ compositions of operations
+
+
+def _log2(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """The natural logarithm times `1 / log(2)`, for complex operands part by part: `inf * 0j` would be NaN."""
+    logarithm = bind1(operation_from_jax("log", eqn.params), *args)
+    dtype = logarithm.aval.dtype
+    scale = filled(ShapedArray((), dtypes.real_dtype(dtype)), 1 / math.log(2))
+    if not dtypes.is_complex(dtype):
+        return [mul(logarithm, scale)]
+    return [complex(mul(real(logarithm), scale), mul(imag(logarithm), scale))]
+
+
+@custom_jvp
+def one_minus_square(x: Array) -> Array:
+    """`1 - x**2`, accurate near -1 and 1. The product rule would lose the derivative `-2 * x` near 0."""
+    return mul(add(1, x), sub(1, x))
+
+
+one_minus_square.defjvps(lambda t, out, x: mul(t, mul(-2, x)))
+
+
+def _one_minus_square(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    (x,) = args
+    return [one_minus_square(as_array(x))]
+
+
+def _polynomial(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
+    """Horner's rule. The coefficients are operands, the lowest degree first."""
+    shape = eqn.outvars[0].aval.shape
+    x, *rest, value = [operand if not operand.aval.shape else broadcast_to(operand, shape) for operand in args]
+    for coefficient in reversed(rest):
+        value = add(mul(value, x), coefficient)
+    return [value if value.aval.shape == shape else broadcast_to(value, shape)]
 
 
 # ------------------------------------------------------------------ collectives
@@ -244,8 +283,11 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "iota_2x32_shape": _counters,
         "layout_constraint": _as_it_is,
         "le_to": _total(le),
+        "log2": _log2,
         "lt_to": _total(lt),
+        "one_minus_square": _one_minus_square,
         "platform_index": _platform,
+        "polynomial": _polynomial,
         "pmax": reduction(reduce_max, "pmax"),
         "pmin": reduction(reduce_min, "pmin"),
         "ppermute": along_one("ppermute"),
@@ -254,10 +296,12 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "random_fold_in": _random_fold_in,
         "random_gamma": _random_gamma,
         "random_split": _random_split,
+        "relayout": _as_it_is,
         "reshape": _reshape,
         "scatter": _scatter,
         "threefry2x32": _of_one_shape,
         "tracefx_operation": _ours,
+        "with_memory_space_constraint": _as_it_is,
     }
 )
 """By the names of JAX's primitives."""

@@ -40,7 +40,7 @@ from tracefx.ops.basis import instantiate
 
 def foreign(translation: Translation, eqn: Equation, args: Sequence[Value]) -> Sequence[Value]:
     """Do what a primitive does that neither JAX nor tracefx has by itself."""
-    theirs = Application(translation, eqn.primitive, eqn.params)
+    theirs = Application(translation, eqn.primitive, eqn.params, eqn.primitive.impl)
     if eqn.effects or not theirs.is_traceable([x.aval for x in args]):
         raise translation.untranslated(eqn.primitive.name)
     return bind(Foreign(eqn.primitive.name, theirs, tuple(given_types(eqn))), *args)
@@ -51,10 +51,15 @@ class Application:
     """A primitive of JAX with its parameters, and the programs that are made of it, by how."""
 
     def __init__(
-        self, translation: Translation, primitive: jax_core.Primitive, parameters: Mapping[str, object]
+        self,
+        translation: Translation,
+        primitive: jax_core.Primitive,
+        parameters: Mapping[str, object],
+        implementation: Callable[..., Any],
     ) -> None:
         self._translation = translation
         self._primitive: Any = primitive  # whose methods have no types
+        self._implementation = implementation
         self._parameters = dict(parameters)
         self._known: dict[Hashable, tuple[Program, Any]] = {}
 
@@ -80,7 +85,7 @@ class Application:
 
     def done(self, *args: Any) -> list[Any]:
         """What its implementation does."""
-        return self._several(self._primitive.impl(*args, **self._parameters))
+        return self._several(self._implementation(*args, **self._parameters))
 
     def _several(self, found: Any) -> list[Any]:
         return list(found) if self._primitive.multiple_results else [found]
@@ -171,7 +176,7 @@ def _struct(aval: JaxType) -> jax.ShapeDtypeStruct:
 @final
 @frozen(eq=False)
 class Foreign(Primitive, Expandable, Differentiable, Transposable, Batchable):
-    """A primitive of another library, by the name that it has in JAX."""
+    """A primitive of another library, by its name in JAX, or a `HiPrim`, by the name of its class."""
 
     name = "jax_primitive"
     label: str = field(alias="label", metadata={"print": "name"})

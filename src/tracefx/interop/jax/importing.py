@@ -27,7 +27,7 @@ from tracefx.core.meshes import MESH
 from tracefx.core.settings import X64
 from tracefx.core.tree_nodes import NODES, type_name
 from tracefx.core.values import Value, as_value
-from tracefx.interop.jax import callables, controlled, first_order, importing_devices
+from tracefx.interop.jax import callables, controlled, first_order, hi_primitives, importing_devices
 from tracefx.interop.jax.counterparts import Counterpart
 from tracefx.interop.jax.foreign import foreign
 from tracefx.interop.jax.reasons import REASONS
@@ -39,7 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {**first_order.RULES, **controlled.RULES, **callables.RULES, **importing_devices.RULES}
+    {**first_order.RULES, **controlled.RULES, **callables.RULES, **hi_primitives.RULES, **importing_devices.RULES}
 )
 """The rules for JAX's primitives that are no operation of the same name and parameters."""
 KINDS: Final = 1024
@@ -77,6 +77,8 @@ class _Imported:
 _SETTINGS: Final = (
     "jax_allow_f16_reductions",
     "jax_check_static_indices",
+    "jax_custom_jvp3",
+    "jax_custom_vjp3",
     "jax_default_matmul_precision",
     "jax_default_prng_impl",
     "jax_enable_custom_prng",
@@ -84,6 +86,8 @@ _SETTINGS: Final = (
     "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion",
     "jax_random_seed_offset",
+    "jax_remat3",
+    "jax_scan3",
     "jax_softmax_custom_jvp",
     "jax_threefry_partitionable",
 )

@@ -6,7 +6,8 @@ What differs stands here as pairs, read in both directions. Programs inside of o
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping
+import inspect
+from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
@@ -84,6 +85,12 @@ FIELDS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 _SCATTERS: Final = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _COLLECTIVES: Final = ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all")
 
+
+def _takes(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function of JAX has the parameter in the installed version; its primitive has it if so."""
+    return parameter in inspect.signature(function).parameters
+
+
 NEUTRAL: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
     {
         ("broadcast_in_dim", "sharding"): None,
@@ -98,6 +105,9 @@ NEUTRAL: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
         ("reshape", "dimensions"): None,
         ("reshape", "sharding"): None,
         ("rng_bit_generator", "out_sharding"): None,
+        **({("reduce_max", "out_sharding"): None} if _takes(lax.reduce_max, "out_sharding") else {}),
+        **({("reduce_min", "out_sharding"): None} if _takes(lax.reduce_min, "out_sharding") else {}),
+        **({("top_k", "is_stable"): True} if _takes(lax.top_k, "is_stable") else {}),
         **{(name, "axis_index_groups"): None for name in _COLLECTIVES},
         **{(name, "update_consts"): () for name in _SCATTERS},
         **{(name, "update_jaxpr"): None for name in _SCATTERS},
@@ -105,8 +115,9 @@ NEUTRAL: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
 )
 """Parameters that JAX has and we haven't, by operation and name, with the value that leaves things as they are."""
 
-_IGNORED: Final = frozenset({"out_sharding", "sharding", "update_consts", "update_jaxpr"})
-"""Those whose values change no result here: on one device, and since a scatter's name says what it does."""
+_IGNORED: Final = frozenset({"is_stable", "out_sharding", "sharding", "update_consts", "update_jaxpr"})
+"""The parameters whose values change no result here: shardings on one device, the function of a scatter, which its name
+says, and whether equal elements keep their order, which they do here in any case."""
 
 # ------------------------------------------------------------------ values
 

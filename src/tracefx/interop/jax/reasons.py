@@ -30,13 +30,14 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
                 *("all_gather_done", "all_gather_reduced", "all_gather_reduced_start", "all_gather_start"),
                 *("all_to_all_done", "all_to_all_start", "pbroadcast_done", "pbroadcast_start", "ppermute_done"),
                 *("ppermute_start", "precv", "preduced", "psend", "psum_done", "psum_invariant_start", "psum_start"),
-                *("ragged_all_to_all", "reduce_scatter_done", "reduce_scatter_start", "reduced_vary_cast_p"),
+                *("ragged_all_to_all", "reduce_scatter_done", "reduce_scatter_start", "reduced_vary_cast"),
+                *("reduced_vary_cast_p", "vary_unreduced_cast", "unreduced_pmax", "unreduced_pmin"),
                 *("unreduced_psum", "unreduced_psum_start", "unreduced_reduce_scatter"),
                 *("unreduced_reduce_scatter_start", "vary_unreduced_cast_p"),
             ),
             _DEVICES,
         ),
-        **dict.fromkeys(("inspect_sharding", "pbroadcast"), _DEVICES),
+        **dict.fromkeys(("inspect_sharding", "pbroadcast", "pbroadcast_dynamic"), _DEVICES),
         **dict.fromkeys(
             (
                 *("bcoo_dot_general", "bcsr_dot_general", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm"),
@@ -58,8 +59,8 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("after_all", "create_token"), _TOKEN),
         **dict.fromkeys(
             (
-                *("call_hi_primitive", "call_hi_primitive_linearized", "create_linear", "custom_jvp_call_jaxpr"),
-                *("custom_lin", "remat_opt", "select_and_scatter", "stage", "tie", "unreachable", "zeros_like"),
+                *("call_hi_primitive_linearized", "create_linear", "custom_jvp_call_jaxpr", "custom_lin"),
+                *("remat_opt", "select_and_scatter", "stage", "tie", "unreachable", "zeros_like"),
                 *("broadcast_to", "call_exported"),
             ),
             _LINEAR,
