@@ -21,6 +21,16 @@ def _release(package: str) -> tuple[int, ...]:
 
 JAXLIB: Final = _release("jaxlib")
 
+SINCE_011: Final = JAXLIB >= (0, 11)
+SINCE_012: Final = JAXLIB >= (0, 12)
+"""The conditions of the tables of differences that depend on the release of JAX."""
+
+RETURN_LISTS: Final[tuple[str, ...]] = (
+    *(() if SINCE_011 else ("numpy.broadcast_arrays", "numpy.meshgrid")),
+    *(() if SINCE_012 else ("numpy.atleast_1d", "numpy.atleast_2d", "numpy.atleast_3d")),
+)
+"""Functions of JAX that return a list of arrays where tracefx and NumPy 2 return a tuple."""
+
 HAS_FUSION_EMITTERS_FLAG: Final = JAXLIB < (0, 11)
 """Whether XLA knows `xla_cpu_use_fusion_emitters`: since 0.11 they are always used, and an unknown flag is an abort."""
 
