@@ -98,12 +98,10 @@ IN_012: Final = (
         "numpy.sinc",
         *[f"{aspect} ({x})" for aspect in ("value", "compiled") for x in ("float32[2, 3]", "float32[9]", "2")],
         *[f"value all {dtype}" for dtype in ("bool", "int32", "bfloat16")],
-        at_length=tuple(
-            [
-                *[f"value all {dtype}" for dtype in ("int8", "uint8", "uint32", "float16")],
-                *[f"compiled all {dtype}" for dtype in ("bool", "int8", "uint8", "int32", "uint32")],
-                *[f"compiled all {dtype}" for dtype in ("float16", "bfloat16")],
-            ]
+        at_length=(
+            *[f"value all {dtype}" for dtype in ("int8", "uint8", "uint32", "float16")],
+            *[f"compiled all {dtype}" for dtype in ("bool", "int8", "uint8", "int32", "uint32")],
+            *[f"compiled all {dtype}" for dtype in ("float16", "bfloat16")],
         ),
     ),
     differs(

@@ -342,9 +342,7 @@ def derivatives(record: Record) -> Found:
     return found
 
 
-def _slope_differs(
-    record: Record, s: Slope, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any
-) -> Found:
+def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any) -> Found:
     """How the tangents, the gradient and its tangents differ from JAX's, each of which may be an error."""
     moving = s.moving
     xs = arrays(OURS, s.call)

@@ -290,9 +290,9 @@ def atleast_3d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Convert inputs to arrays with at least three axes: `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` `f32[n, m, 1]`.
+    """Convert inputs to arrays with at least three axes. Several inputs give a tuple.
 
-    Several inputs give a tuple.
+    `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` becomes `f32[n, m, 1]`.
 
     >>> atleast_3d(np.zeros(3)).shape
     (1, 3, 1)
