@@ -87,6 +87,16 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
             "`tracefx.shard_map` sees by itself what differs between devices",
         ),
         **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
+        "jax.lax.psum_scatter_start": "`tracefx.lax.psum_scatter`",
+        "jax.custom_remat": "`tracefx.checkpoint` with a policy",
+        **dict.fromkeys(("jax.get_abstract_mesh", "jax.use_abstract_mesh"), "`tracefx.set_mesh`"),
+        "jax.random.Key": "arrays with a key dtype: `tracefx.random.key`",
+        "jax.numpy.minmax": "`tracefx.numpy.min` and `tracefx.numpy.max`",
+        "jax.numpy.top_k": "`tracefx.lax.top_k`",
+        **dict.fromkeys(("jax.lax.log2", "jax.lax.log2_p"), "`tracefx.numpy.log2`"),
+        **dict.fromkeys(("jax.lax.polynomial", "jax.lax.polynomial_p"), "`tracefx.numpy.polyval`"),
+        **dict.fromkeys(("jax.lax.one_minus_square", "jax.lax.one_minus_square_p"), "`(1 + x) * (1 - x)`"),
+        "jax.scipy.special.erfcinv": "`tracefx.scipy.special.erfinv(1 - x)`",
         "jax.ad": "`tracefx.custom_derivatives`",
         "jax.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
         "jax.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
@@ -111,6 +121,8 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             [
                 f"jax.{name}"
                 for name in (
+                    "CompilerEffortLevel",
+                    "Inline",
                     "allow_f16_reductions",
                     "array_garbage_collection_guard",
                     "check_tracer_leaks",

@@ -11,6 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.testing.tolerances import Ulps
+
 
 def _release(package: str) -> tuple[int, ...]:
     """The release that is installed, such as `(0, 11, 2)`."""
@@ -20,6 +24,79 @@ def _release(package: str) -> tuple[int, ...]:
 
 
 JAXLIB: Final = _release("jaxlib")
+
+SINCE_011: Final = JAXLIB >= (0, 11)
+SINCE_012: Final = JAXLIB >= (0, 12)
+"""The conditions of the tables of differences that depend on the release of JAX."""
+
+RETURN_LISTS: Final[tuple[str, ...]] = (
+    *(() if SINCE_011 else ("numpy.broadcast_arrays", "numpy.meshgrid")),
+    *(() if SINCE_012 else ("numpy.atleast_1d", "numpy.atleast_2d", "numpy.atleast_3d")),
+)
+"""Functions of JAX that return a list of arrays where tracefx and NumPy 2 return a tuple."""
+
+CHECKS_DTYPES_OF_MATRICES: Final = SINCE_011
+"""Whether JAX refuses dtypes that LAPACK lacks when it traces a decomposition; before, when it compiles."""
+
+CHECKS_SHAPES_OF_MATRICES: Final = SINCE_012
+"""Whether `cholesky` and `eigh` of JAX check the shape of their operand themselves, with a ValueError."""
+
+HAS_LOG2_PRIMITIVE: Final = SINCE_011
+"""Whether JAX's `log2` is one primitive, and weak of weak operands; before, it divides by a logarithm of 2."""
+
+HYPOT_PROMOTES_WEAKLY: Final = SINCE_012
+"""Whether a length by JAX is weak where one operand is a weak float and the other an integer."""
+
+DIFFERENTIATES_COMPLEX_MAXIMA: Final = not SINCE_011
+"""Whether JAX differentiates `max` and `min` of complex numbers; since 0.11 its rule compares them, and fails."""
+
+OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **(
+        {
+            "numpy.take_along_axis": ("wrap_negative_indices",),
+            "lax.top_k": ("is_stable",),
+            **dict.fromkeys(
+                [f"random.{name}" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")], ("method",)
+            ),
+        }
+        if SINCE_011
+        else {}
+    ),
+    **(
+        {"numpy.lexsort": ("batch_size",), "numpy.polyval": ("unroll",), "lax.erfc": ("accuracy",)} if SINCE_012 else {}
+    ),
+}
+"""Parameters of JAX's functions that tracefx lacks or gives another default, since they are new in JAX."""
+
+WARNS_OF_ARGUMENTS_BY_PLACE: Final = not SINCE_012
+"""Whether JAX's `array` takes positional arguments beyond those of NumPy, with a deprecation warning."""
+
+_NAMES_SINCE: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(
+        (
+            *(f"jax.{name}" for name in ("CompilerEffortLevel", "Inline", "get_abstract_mesh", "use_abstract_mesh")),
+            *(f"jax.numpy.{name}" for name in ("minmax", "top_k")),
+            *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
+            "jax.custom_remat",
+        ),
+        (0, 11),
+    ),
+    **dict.fromkeys(
+        (
+            *(f"jax.lax.{name}" for name in ("polynomial", "polynomial_p", "psum_scatter_start")),
+            *("jax.random.Key", "jax.scipy.special.erfcinv"),
+        ),
+        (0, 12),
+    ),
+}
+_NAMES_UNTIL: Final[Mapping[str, tuple[int, int]]] = dict.fromkeys(
+    ("jax.lax.psend", "jax.lax.precv", "jax.custom_remat"), (0, 12)
+)
+ABSENT_NAMES: Final = frozenset(
+    [name for name, since in _NAMES_SINCE.items() if since > JAXLIB]
+    + [name for name, until in _NAMES_UNTIL.items() if until <= JAXLIB]
+)
+"""Public names that some supported release of JAX has, but not this one."""
 
 HAS_FUSION_EMITTERS_FLAG: Final = JAXLIB < (0, 11)
 """Whether XLA knows `xla_cpu_use_fusion_emitters`: since 0.11 they are always used, and an unknown flag is an abort."""
@@ -35,6 +112,37 @@ EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = JAXLIB < (0, 11)
 
 LOG_OF_DEVICE_ORDERS: Final = re.compile(r"W\d+ .*This branch is not expected as JAX is not known to use device .*\n")
 """What XLA logs since 0.11 of a program with two meshes that order the same devices differently."""
+
+_JAXS_OWN_KERNELS: Final[Mapping[tuple[str, bool], Ulps]] = (
+    {
+        # JAX computes it itself; XLA's `lgamma`, which tracefx calls, is up to 25 ulps of 1.0 wrong in 32 bits.
+        ("lgamma", False): Ulps(0, 32, 1, least=1.0),
+        # JAX scales the parts itself; XLA's `abs`, which tracefx calls, is NumPy's `hypot`.
+        ("abs", True): Ulps(2, 2),
+    }
+    if SINCE_012
+    else {}
+)
+
+
+def ulps_beside_jax(name: str, dtype: DType, usual: Ulps) -> Ulps:
+    """The tolerance for an operation compared with JAX: `usual`, unless JAX does not call XLA's kernel of that name."""
+    return _JAXS_OWN_KERNELS.get((name, dtypes.is_complex(dtype)), usual)
+
+
+ULPS_OF_50_STEPS: Final = 2.0**11 if SINCE_012 else 2.0**10
+"""How many ulps of 32 bits the result of 50 steps of a minimizer may be off JAX's, which XLA 0.12 fuses differently."""
+
+SAME_BUFFERS: Final = not SINCE_011
+"""Whether programs with equal instructions in another order have temporary buffers of equal size."""
+
+ASKS_FOR_READ_ONLY_CAPSULES: Final = SINCE_012
+"""Whether JAX asks for DLPack capsules of version 1, which may lie at any address: it copies from unaligned ones."""
+
+PAIRS_MULTIPLIED_IN_32_BITS: Final[frozenset[tuple[str, str]]] = (
+    frozenset({("complex64", "float64")}) if SINCE_011 else frozenset()
+)
+"""Dtypes of operands and of the product that XLA multiplies in 32 bits where evaluation multiplies in 64."""
 
 LARGER_PROGRAMS: Final[Mapping[str, tuple[int, int, int]]] = {
     **({"MLP step": (0, 32768, 0)} if JAXLIB >= (0, 11) else {}),  # two maxima are computed again where they are read

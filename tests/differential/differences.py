@@ -11,6 +11,7 @@ from typing import Final, final
 from attrs import frozen
 
 from tests.differential.records import DTYPES
+from tests.versions import SINCE_011, SINCE_012
 
 
 @final
@@ -48,7 +49,7 @@ LOSING_WEAKNESS: Final = " ".join(
         *[f"scipy.special.{name}" for name in ("wofz", "loggamma", "multigammaln")],
         *[f"scipy.stats.{name}.pmf" for name in ("bernoulli", "betabinom", "nbinom", "geom")],
         *[f"scipy.stats.{name}.cdf" for name in ("beta", "truncnorm", "gamma", "chi2", "poisson")],
-        *[f"scipy.stats.{name}.pdf" for name in ("norm", "cauchy", "laplace", "logistic", "uniform", "gumbel_r")],
+        *[f"scipy.stats.{name}.pdf" for name in ("norm", "cauchy", "laplace", "logistic", "gumbel_r")],
         *[f"scipy.stats.{name}.pdf" for name in ("pareto", "t", "gamma", "chi2", "beta", "truncnorm")],
     ]
 )
@@ -58,7 +59,101 @@ WITH_COMPLEX: Final = tuple(
 )
 """Pairs of a complex dtype and another."""
 
+BEFORE_011: Final = (
+    differs(
+        "JAX starts from the least of 32-bit integers, and fails",
+        "numpy.max numpy.min numpy.ptp",
+        "dtype all int64",
+        at_length=("value all int64",),
+    ),
+    differs("the same", "nn.softmax nn.log_softmax", "dtype all int64", at_length=("value all int64",)),
+    differs("beyond the end there is nothing, as in NumPy; JAX refuses", "numpy.split", "value (float32[3], [5])"),
+)
+"""Differences from JAX before 0.11 alone."""
+
+BEFORE_012: Final = (differs("results of weak operands are weak", "scipy.stats.uniform.pdf", "dtype (weak"),)
+"""Differences from JAX before 0.12 alone."""
+
+IN_011: Final = (
+    differs(
+        "`log2` divides by a logarithm that is not weak, as `log10` multiplies by one; JAX has a primitive",
+        "numpy.log2",
+        *[f"{aspect} ({x})" for aspect in ("value", "compiled") for x in ("weak float32[2]", "2", "1.15")],
+    ),
+)
+"""Differences from JAX since 0.11."""
+
+IN_012: Final = (
+    differs(
+        "a length is weak only if both operands are; JAX promotes their dtypes first",
+        "numpy.hypot",
+        *[
+            f"{aspect} ({x})"
+            for aspect in ("value", "compiled")
+            for x in ("[1, 2], 0.5", "[1, 2], weak float32[1]", "[True, False], 2")
+        ],
+    ),
+    differs(
+        "`sinc` multiplies by pi as NumPy does; JAX reduces the argument first, and is 0 at infinity",
+        "numpy.sinc",
+        *[f"{aspect} ({x})" for aspect in ("value", "compiled") for x in ("float32[2, 3]", "float32[9]", "2")],
+        *[f"value all {dtype}" for dtype in ("bool", "int32", "bfloat16")],
+        at_length=(
+            *[f"value all {dtype}" for dtype in ("int8", "uint8", "uint32", "float16")],
+            *[f"compiled all {dtype}" for dtype in ("bool", "int8", "uint8", "int32", "uint32")],
+            *[f"compiled all {dtype}" for dtype in ("float16", "bfloat16")],
+        ),
+    ),
+    differs(
+        "indices filled with a weak value are weak",
+        "numpy.nonzero",
+        "value (bool[2, 3], fill_value=0.5, size=5)",
+        "compiled (bool[2, 3], fill_value=0.5, size=5)",
+    ),
+    differs(
+        "vectors may have 2 components; JAX refuses them",
+        "numpy.cross",
+        "value (float32[2, 2], float32[2, 3])",
+        "value (float32[2, 2], float32[2])",
+        "value (float32[3, 2], float32[2])",
+        *[f"{aspect} (float32[2, 2], float32[2, 3])" for aspect in ("jvp", "grad", "second")],
+    ),
+    differs(
+        "a vector in the place of a matrix is a TypeError; JAX raises a ValueError",
+        "lax.linalg.cholesky lax.linalg.eigh",
+        "error (float32[1])",
+    ),
+    differs(
+        "not here: generalized eigenvalue problems",
+        "scipy.linalg.eigh",
+        "error (float32[3, 3], float32[3, 3])",
+        "error (float32[3, 3], type=2)",
+    ),
+    differs(
+        "JAX cannot differentiate the derivative at an array: it selects between a scalar and the array",
+        "scipy.special.erfcx",
+        "second (float32[4])",
+    ),
+    differs(
+        "the quantile function has a slope at 1/2; JAX's is 0, since it selects a constant there",
+        "scipy.stats.cauchy.pdf",
+        *[
+            f"{aspect} (float32[3], float32[3], float32[], float32[]){where}"
+            for aspect, where in (
+                ("jvp", " at (1,): output 6"),
+                ("grad", " at (1,): output 0"),
+                ("jvp", ": output 6"),
+                ("grad", ": output 1"),
+                ("second", ": output 1"),
+            )
+        ],
+    ),
+)
+"""Differences from JAX since 0.12."""
+
 DIFFERENCES: Final[tuple[Difference, ...]] = (
+    *(IN_011 if SINCE_011 else BEFORE_011),
+    *(IN_012 if SINCE_012 else BEFORE_012),
     # ------------------------------------------------------------------ weak types
     differs(
         "a result of weak operands is weak in every function; JAX's loses that on the way",
@@ -118,13 +213,6 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         at_length=("compiled all float64",),
     ),
     differs(
-        "JAX starts from the least of 32-bit integers, and fails",
-        "numpy.max numpy.min numpy.ptp",
-        "dtype all int64",
-        at_length=("value all int64",),
-    ),
-    differs("the same", "nn.softmax nn.log_softmax", "dtype all int64", at_length=("value all int64",)),
-    differs(
         "the greatest is subtracted from floats; JAX subtracts it from unsigned integers",
         "nn.softmax nn.log_softmax",
         at_length=tuple([f"{aspect} all {d}" for aspect in ("value", "compiled") for d in ("uint8", "uint32")]),
@@ -138,7 +226,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "JAX takes bits of 64 with masks of 32, and fails",
         "numpy.frexp numpy.ldexp",
         "value all float64",
-        "dtype all int64",
+        *(() if SINCE_012 else ("dtype all int64",)),
         at_length=("value all int64",),
     ),
     differs(
@@ -179,7 +267,6 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         at_length=("compiled all uint32",),
     ),
     differs("bools are added, as by NumPy; JAX refuses", "numpy.polyadd", "value all bool"),
-    differs("beyond the end there is nothing, as in NumPy; JAX refuses", "numpy.split", "value (float32[3], [5])"),
     differs("repetitions may be a list, as in NumPy; JAX refuses", "numpy.repeat", "value (float32[3], [1, 2, 0])"),
     differs(
         "JAX scales numbers of 16 bits before it takes more of them",
@@ -337,4 +424,4 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     differs("an unknown name is a ValueError, of a mode too", "numpy.pad", "error (float32[2, 3], 1, mode='other')"),
     differs("the same", "numpy.take", "error (float32[3, 4], [1, 0, -1], mode='raise')"),
 )
-"""In order: what differs in type, in what there is, and only in the class of an error."""
+"""In order: what differs by the release of JAX, in type, in what there is, and only in the class of an error."""

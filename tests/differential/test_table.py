@@ -179,7 +179,11 @@ def test_every_distribution_and_statistic_has_a_record() -> None:
 
 
 def test_every_method_and_operator_of_arrays_has_a_record() -> None:
-    public = {name for name in vars(Array) if not name.startswith("_") or name.startswith("__")}
+    class Empty:
+        __slots__ = ()
+
+    of_every_class = set(vars(Empty))
+    public = {name for name in vars(Array) if not name.startswith("_") or name.startswith("__")} - of_every_class
     assert {name for name in public - set(OF_ARRAYS) if f"numpy.ndarray.{name}" not in recorded()} == set()
 
 

@@ -14,6 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
+from tests.versions import SAME_BUFFERS
 from tracefx import lax
 from tracefx.control.sowing import Plantable
 from tracefx.extend import get_aval
@@ -150,7 +151,8 @@ def test_compiled_gradients_need_no_more_memory(form: str) -> None:
     named, plain = [
         fx.jit(fx.grad(FORMS[form](recurrent(name)))).lower(w, xs).compile() for name in (sow, lambda x, name: x)
     ]
-    assert named.memory_analysis().temp_bytes == plain.memory_analysis().temp_bytes
+    sizes = [compiled.memory_analysis().temp_bytes for compiled in (named, plain)]
+    assert sizes[0] == sizes[1] if SAME_BUFFERS else sizes[0] <= sizes[1]
     assert named.as_text().count(" = ") == plain.as_text().count(" = ")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.versions import ASKS_FOR_READ_ONLY_CAPSULES
 from tracefx.core.errors import TracerArrayConversionError
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -131,7 +132,9 @@ def test_jax_takes_small_arrays_and_both_are_the_same_memory_then() -> None:
     x = fnp.asarray(np.arange(3.0))
     theirs = jax.dlpack.from_dlpack(x)
     assert theirs.tolist() == [0.0, 1.0, 2.0]
-    assert theirs.unsafe_buffer_pointer() == address(np.asarray(x))
+    is_aligned = address(np.asarray(x)) % 64 == 0
+    is_shared = theirs.unsafe_buffer_pointer() == address(np.asarray(x))
+    assert is_shared == (is_aligned if ASKS_FOR_READ_ONLY_CAPSULES else True)
 
 
 def test_arrays_of_jax_are_arguments() -> None:

@@ -33,6 +33,7 @@ from typing_extensions import override
 
 import tracefx as fx
 from tests.compiling import compiled
+from tests.versions import ulps_beside_jax
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -281,7 +282,11 @@ def _is_jaxs(record: Record, args: Args, want: jax.Array) -> None:
     out = evaluated(record, args)
     what = f"{record.name} of {shown(args)}"
     assert repr(out.aval) == repr(aval_of(want)), f"{what}: type {out.aval!r}, JAX has {aval_of(want)!r}"
-    assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
+    assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, args), what)
+
+
+def _ulps_beside_jax(record: Record, args: Args) -> Ulps:
+    return ulps_beside_jax(record.name, numbers(args[0]).dtype, ulps_of(record.name))
 
 
 def program_of(record: Record, args: Args) -> tuple[Callable[..., Array], list[Value]]:
@@ -387,7 +392,7 @@ def push_as_jax(record: Record, samples: Sequence[Args]) -> None:
         assert t.aval.dtype == np.dtype(want_t.dtype), what
         if dtypes.is_inexact(t.aval.dtype) and dtypes.itemsize_bits(dtypes.real_dtype(t.aval.dtype)) >= 32:
             assert_close(dense(t), np.asarray(want_t), DERIVATIVE, what)
-        assert_close(to_numpy(out), np.asarray(want), ulps_of(record.name), what)
+        assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, move.args), what)
 
 
 def _like(t: NDArray, x: Value) -> Value:

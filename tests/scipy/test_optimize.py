@@ -18,13 +18,14 @@ from attrs import frozen
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
+from tests.versions import ULPS_OF_50_STEPS
 from tracefx.scipy.optimize import OptimizeResults, minimize
 from tracefx.scipy.optimize.bfgs import length
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, Ulps
 
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
 METHODS: Final = ("BFGS", LBFGS)
-MANY_STEPS: Final = Ulps(2.0**23, 2.0**10, least=1.0, beside_largest=True)
+MANY_STEPS: Final = Ulps(2.0**23, ULPS_OF_50_STEPS, least=1.0, beside_largest=True)
 """Each of up to 50 steps magnifies what the ones before rounded, in Rosenbrock's valley by its condition of 2,500."""
 
 

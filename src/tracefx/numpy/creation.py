@@ -486,8 +486,8 @@ def linspace(
 
 
 @by_numpy(arrays=0)
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """Coordinate arrays of the grid spanned by vectors: the result `i` varies along the axis of vector `i`.
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
+    """Coordinate arrays of the grid spanned by vectors, a tuple: result `i` varies along the axis of vector `i`.
 
     With `indexing="xy"` the first two axes are swapped; with `sparse` the axes along which nothing varies have size 1.
 
@@ -511,4 +511,4 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     for v, place in zip(vectors, places, strict=True):
         own = [n if i == place or not sparse else 1 for i, n in enumerate(sizes)]
         grids.append(basis.broadcast_in_dim(basis.reshape(v, (v.aval.size,)), own, (place,)))
-    return grids
+    return tuple(grids)

@@ -80,7 +80,7 @@ class OpenGrid:
 
     def __getitem__(self, key: Slices) -> Array | list[Array]:
         vectors = _vectors(key, "ogrid")
-        return vectors[0] if isinstance(key, slice) else meshgrid(*vectors, sparse=True, indexing="ij")
+        return vectors[0] if isinstance(key, slice) else list(meshgrid(*vectors, sparse=True, indexing="ij"))
 
 
 mgrid: Final = DenseGrid()

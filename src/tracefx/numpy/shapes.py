@@ -248,23 +248,23 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     return basis.broadcast_to(x, sizes)
 
 
-def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arguments, each in its dtype, repeated to the shape that they have together.
+def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
+    """Broadcast arrays against each other: a tuple of arrays of one shape, each with its own dtype.
 
     >>> [a.shape for a in broadcast_arrays(np.zeros((2, 1)), np.zeros(3))]
     [(2, 3), (2, 3)]
     """
     values = [operand(a, f"broadcast_arrays: argument {i}") for i, a in enumerate(args)]
     sizes = broadcast_shapes("broadcast_arrays", *[v.aval.shape for v in values])
-    return [basis.broadcast_to(v, sizes) for v in values]
+    return tuple([basis.broadcast_to(v, sizes) for v in values])
 
 
 @overload
 def atleast_1d(ary: ArrayLike, /) -> Array: ...
 @overload
-def atleast_1d(*arys: ArrayLike) -> Array | list[Array]: ...
-def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
-    """The argument, a scalar as `f32[1]`; of several arguments a list.
+def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
+def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+    """Convert inputs to arrays with at least one axis: a scalar becomes `f32[1]`. Several inputs give a tuple.
 
     >>> atleast_1d(2.0).shape
     (1,)
@@ -275,9 +275,9 @@ def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
 @overload
 def atleast_2d(ary: ArrayLike, /) -> Array: ...
 @overload
-def atleast_2d(*arys: ArrayLike) -> Array | list[Array]: ...
-def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
-    """The argument with axes of size 1 in front up to two; of several arguments a list.
+def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
+def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+    """Convert inputs to arrays with at least two axes, new ones of size 1 in front. Several inputs give a tuple.
 
     >>> atleast_2d(np.zeros(3)).shape
     (1, 3)
@@ -288,9 +288,11 @@ def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
 @overload
 def atleast_3d(ary: ArrayLike, /) -> Array: ...
 @overload
-def atleast_3d(*arys: ArrayLike) -> Array | list[Array]: ...
-def atleast_3d(*arys: ArrayLike) -> Array | list[Array]:
-    """The argument as `f32[1, n, 1]` if it is a vector, as `f32[n, m, 1]` if it is a matrix; of several a list.
+def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
+def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
+    """Convert inputs to arrays with at least three axes. Several inputs give a tuple.
+
+    `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` becomes `f32[n, m, 1]`.
 
     >>> atleast_3d(np.zeros(3)).shape
     (1, 3, 1)
@@ -305,8 +307,8 @@ def _at_least(ndim: int, x: Value) -> Array:
     return shape.expand_dims(x, range(max(0, ndim - x.aval.ndim)))
 
 
-def _one_or_all(found: list[Array]) -> Array | list[Array]:
-    return found[0] if len(found) == 1 else found
+def _one_or_all(found: list[Array]) -> Array | tuple[Array, ...]:
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def ndim(a: ArrayLike | Typed) -> int:

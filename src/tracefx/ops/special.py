@@ -172,8 +172,8 @@ def lgamma(x: ArrayLike) -> Array:
 def digamma(x: ArrayLike) -> Array:
     """The derivative of `lgamma`, elementwise.
 
-    >>> digamma(0.0)
-    Array(nan, dtype=float32, weak_type=True)
+    >>> digamma(0.5)
+    Array(-1.96351, dtype=float32, weak_type=True)
     """
     return bind1(DIGAMMA, x)
 

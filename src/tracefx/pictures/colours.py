@@ -34,7 +34,10 @@ def python_lines(lines: Sequence[str]) -> list[str]:
     return [_marked(line, mark) for line, mark in zip(lines, marks, strict=True)]
 
 
-_STRINGS: Final = frozenset({"STRING", "FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END"})
+_STRINGS: Final = frozenset(
+    {"STRING", *[f"{kind}STRING_{part}" for kind in "FT" for part in ("START", "MIDDLE", "END")]}
+)
+"""Names of the tokens of strings: f-strings are several tokens from Python 3.12 on, t-strings from 3.14 on."""
 
 
 def _element(token: tokenize.TokenInfo) -> str:
@@ -46,9 +49,19 @@ def _element(token: tokenize.TokenInfo) -> str:
     return {"COMMENT": "em", "NUMBER": "i"}.get(kind, "")
 
 
+def _joined(marks: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Marks in which adjacent ones of the same element, as the tokens of an f-string, are one."""
+    joined: list[tuple[int, int, str]] = []
+    for start, end, element in marks:
+        if joined and joined[-1][1:] == (start, element):
+            start = joined.pop()[0]
+        joined.append((start, end, element))
+    return joined
+
+
 def _marked(line: str, marks: Sequence[tuple[int, int, str]]) -> str:
     parts, at = [], 0
-    for start, end, element in marks:
+    for start, end, element in _joined(marks):
         parts += [escape(line[at:start], quote=False), f"<{element}>{escape(line[start:end], quote=False)}</{element}>"]
         at = end
     return "".join([*parts, escape(line[at:], quote=False)])
