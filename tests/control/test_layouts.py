@@ -18,6 +18,12 @@ from tracefx.testing.tolerances import PROGRAM
 X: Final = np.array([[4.0, 1.0, -2.0], [0.5, 3.0, 1.5], [2.5, -1.0, 5.0]], np.float32)  # not symmetric
 LIKE_X: Final = fx.ShapeDtypeStruct(X.shape, X.dtype)
 
+
+def svd(x: Any) -> Any:
+    u, s, vh = lax.linalg.svd(x)
+    return (u * s) @ vh
+
+
 STAGES: Final[dict[str, Callable[[Any], Any]]] = {
     "pure_callback": lambda x: fx.pure_callback(lambda z: np.asarray(z) * 1, LIKE_X, x),
     "ordered io_callback": lambda x: fx.io_callback(lambda z: np.asarray(z) * 1, LIKE_X, x, ordered=True),
@@ -37,7 +43,7 @@ STAGES: Final[dict[str, Callable[[Any], Any]]] = {
     "triangular_solve": lambda x: lax.linalg.triangular_solve(x + 3 * fnp.eye(3), X, lower=True, left_side=True),
     "tridiagonal_solve": lambda x: lax.linalg.tridiagonal_solve(x[0], fnp.full(3, 9.0), x[1], x),
     "eigh": lambda x: lax.linalg.eigh(x + x.T)[0] * X,
-    "svd": lambda x: (lambda u, s, v: (u * s) @ v)(*lax.linalg.svd(x)),
+    "svd": svd,
     "transpose": lambda x: x.T,
 }
 

@@ -159,7 +159,7 @@ def test_a_function_with_a_rule_that_closes_over_a_weight() -> None:
 
 
 GRADIENT: Final = evolve(DERIVATIVE, least=0.0)
-"""For gradients of a network of five layers, in which the merged weights are rounded to 32 bits before they are used."""
+"""For gradients of a network of five layers, whose merged weights are rounded to 32 bits before they are used."""
 
 
 def test_derivatives_of_what_is_trained() -> None:
