@@ -27,7 +27,7 @@ JAXLIB: Final = _release("jaxlib")
 
 SINCE_011: Final = JAXLIB >= (0, 11)
 SINCE_012: Final = JAXLIB >= (0, 12)
-"""The conditions of the tables of differences that depend on the release of JAX."""
+"""Conditions of the tables below, and of the differences from JAX in `tests/differential/differences.py`."""
 
 RETURN_LISTS: Final[tuple[str, ...]] = (
     *(() if SINCE_011 else ("numpy.broadcast_arrays", "numpy.meshgrid")),
@@ -98,16 +98,16 @@ ABSENT_NAMES: Final = frozenset(
 )
 """Public names that some supported release of JAX has, but not this one."""
 
-HAS_FUSION_EMITTERS_FLAG: Final = JAXLIB < (0, 11)
+HAS_FUSION_EMITTERS_FLAG: Final = not SINCE_011
 """Whether XLA knows `xla_cpu_use_fusion_emitters`: since 0.11 they are always used, and an unknown flag is an abort."""
 
-PRINTS_TREES_OF_SCANS: Final = JAXLIB >= (0, 11)
+PRINTS_TREES_OF_SCANS: Final = SINCE_011
 """Whether JAX prints the trees of operands and results of `scan` (`ft_in`, `ft_out`), and no counts of them."""
 
-PRINTS_SHARDINGS_OF_REDUCTIONS: Final = JAXLIB >= (0, 11)
+PRINTS_SHARDINGS_OF_REDUCTIONS: Final = SINCE_011
 """Whether JAX prints `out_sharding=None` among the parameters of `reduce_max` and its like."""
 
-EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = JAXLIB < (0, 11)
+EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = not SINCE_011
 """Whether the constructor of `jax.export.Exported` takes `_has_named_shardings`."""
 
 LOG_OF_DEVICE_ORDERS: Final = re.compile(r"W\d+ .*This branch is not expected as JAX is not known to use device .*\n")
@@ -130,6 +130,10 @@ def ulps_beside_jax(name: str, dtype: DType, usual: Ulps) -> Ulps:
     return _JAXS_OWN_KERNELS.get((name, dtypes.is_complex(dtype)), usual)
 
 
+ULPS_OF_IMPORTED: Final[Mapping[str, Ulps]] = {"numpy.sinc": Ulps(8, 8, 4)} if SINCE_012 else {}
+"""Tolerances for imported functions that JAX computes more exactly: it reduces the argument of `sinc` before it
+multiplies by pi, which NumPy and tracefx round."""
+
 ULPS_OF_50_STEPS: Final = 2.0**11 if SINCE_012 else 2.0**10
 """How many ulps of 32 bits the result of 50 steps of a minimizer may be off JAX's, which XLA 0.12 fuses differently."""
 
@@ -145,8 +149,8 @@ PAIRS_MULTIPLIED_IN_32_BITS: Final[frozenset[tuple[str, str]]] = (
 """Dtypes of operands and of the product that XLA multiplies in 32 bits where evaluation multiplies in 64."""
 
 LARGER_PROGRAMS: Final[Mapping[str, tuple[int, int, int]]] = {
-    **({"MLP step": (0, 32768, 0)} if JAXLIB >= (0, 11) else {}),  # two maxima are computed again where they are read
-    **({"cumprod, gradient": (3, 0, 0), "linspace": (0, 0, 4)} if JAXLIB >= (0, 12) else {}),  # fused differently
+    **({"MLP step": (0, 32768, 0)} if SINCE_011 else {}),  # two maxima are computed again where they are read
+    **({"cumprod, gradient": (3, 0, 0), "linspace": (0, 0, 4)} if SINCE_012 else {}),  # fused differently
 }
 """By how many kernels, flops and bytes accessed a compiled program may be larger than JAX's, which is true of no
 program with 0.10: XLA fuses equal operations in another order differently."""
@@ -168,16 +172,16 @@ _PRIMITIVES_SINCE_0_11: Final = frozenset(
 _PRIMITIVES_SINCE_0_12: Final = frozenset(
     {"pbroadcast_dynamic", "polynomial", "reduced_vary_cast", "vary_unreduced_cast"}
 )
-OTHER_PRIMITIVES: Final = (_PRIMITIVES_UNTIL_0_10 if JAXLIB >= (0, 11) else _PRIMITIVES_SINCE_0_11) | (
-    _PRIMITIVES_UNTIL_0_11 if JAXLIB >= (0, 12) else _PRIMITIVES_SINCE_0_12
+OTHER_PRIMITIVES: Final = (_PRIMITIVES_UNTIL_0_10 if SINCE_011 else _PRIMITIVES_SINCE_0_11) | (
+    _PRIMITIVES_UNTIL_0_11 if SINCE_012 else _PRIMITIVES_SINCE_0_12
 )
 """The names of primitives that other supported versions of JAX have and the installed one has not."""
 
-STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if JAXLIB >= (0, 11) else ("closed_call", "jaxpr")
+STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if SINCE_011 else ("closed_call", "jaxpr")
 """The name of the primitive that a program has where `eval_jaxpr` is bound, and the parameter that it takes."""
 
-WRITES_SEARCHES_AS_HI_PRIMITIVES: Final = JAXLIB >= (0, 12)
+WRITES_SEARCHES_AS_HI_PRIMITIVES: Final = SINCE_012
 """Whether JAX writes `searchsorted`, `nonzero`, `ldexp` and `frexp` as calls of `call_hi_primitive`."""
 
-RUNS_RELAYOUT: Final = JAXLIB >= (0, 12)
+RUNS_RELAYOUT: Final = SINCE_012
 """Whether JAX compiles `relayout`: 0.11 has the primitive, but raises NotImplementedError for all programs with it."""
