@@ -20,6 +20,10 @@ from tracefx.xla import runtime
 from tracefx.xla.modules import Node, block_in, type_of, values_of
 
 INDEX: Final = ShapedArray((), np.dtype(np.int32))
+POSITION: Final = ShapedArray((1,), np.dtype(np.int32))
+"""The type of a device's position along an axis of a mesh: its part of a counting array."""
+PLATFORM: Final = object()
+"""Stands for the platform's index among the extra parameters of a function."""
 
 
 class UndecidedError(Exception):
@@ -40,7 +44,7 @@ class State:
     line: runtime.Location
     eqn: Eqn | None
     around: str
-    apart: dict[Hashable, tuple[Mesh, Ir]]
+    apart: dict[Hashable, tuple[Mesh, Ir | None]]
     body: runtime.Block | None
     index: Node | None
     platforms: tuple[str, ...]
@@ -62,6 +66,7 @@ class ForPlatforms:
             "_block",
             "_body",
             "_eqn",
+            "_extra_parameters",
             "_index",
             "_line",
             "_places",
@@ -88,8 +93,10 @@ class ForPlatforms:
         self._eqn: Eqn | None = None
         self._around = ""
         """What operations of programs within equations are called by before their own scopes: the equations' names."""
-        self._apart: dict[Hashable, tuple[Mesh, Ir]] = {}
-        """The axes along which devices run this block's program apart: of which mesh, and where one is along it."""
+        self._apart: dict[Hashable, tuple[Mesh, Ir | None]] = {}
+        """The manual axes of this block: their mesh, and a device's position along the axis, if the function has it."""
+        self._extra_parameters: list[Hashable] = []
+        """What the function takes after its program's inputs: positions by the name of the axis, and `PLATFORM`."""
 
     @abstractmethod
     def emit(
@@ -149,7 +156,23 @@ class ForPlatforms:
             if self._body is None:
                 raise OutOfReachError
             self._index = Node(runtime.add_parameter(self._body, type_of(INDEX)), INDEX)
+            self._extra_parameters.append(PLATFORM)
         return self._index
+
+    def _position_along(self, name: Hashable) -> Ir:
+        """A device's position along a manual axis, `i32[1]`. A function that lacks it gets it as one more parameter."""
+        mesh, position = self._apart[name]
+        if position is None:
+            if self._body is None:
+                raise OutOfReachError
+            position = Node(runtime.add_parameter(self._body, type_of(POSITION)), POSITION)
+            self._apart[name] = mesh, position
+            self._extra_parameters.append(name)
+        return position
+
+    def _extra_operands(self, parameters: Sequence[Hashable]) -> list[Ir]:
+        """What a function with these extra parameters is called with after the inputs of its program."""
+        return [self._index_here() if name is PLATFORM else self._position_along(name) for name in parameters]
 
     def _on_each(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
         """An equation of a program for several platforms: lowered once, or if its rule asks for one, for each."""

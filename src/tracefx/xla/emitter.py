@@ -35,7 +35,7 @@ from tracefx.xla.attributes import (
     layout_attributes,
     row_major,
 )
-from tracefx.xla.choosing import ForPlatforms, OutOfReachError, on
+from tracefx.xla.choosing import POSITION, ForPlatforms, OutOfReachError, on
 from tracefx.xla.modules import Lowered, Node, block_in, path_of, symbol_of, type_of, values_of
 
 
@@ -78,8 +78,8 @@ class Emitter(ForPlatforms):
         self.host_functions: list[runtime.HostFunction] = []
         """What custom calls of Python functions call, by number."""
         self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
-        self._functions: dict[tuple[int, tuple[str, ...]], tuple[Jaxpr, str, bool]] = {}
-        """By program and platforms: their names, and whether they take the platform's index last."""
+        self._functions: dict[tuple[Hashable, ...], tuple[Jaxpr, str, tuple[Hashable, ...]]] = {}
+        """By program, platforms and manual axes: their names and extra parameters."""
         self._symbols: set[str] = set()
         self._lines: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, Source]] = {}
         """By operation and place in a code object, which the source beside it keeps alive."""
@@ -120,9 +120,12 @@ class Emitter(ForPlatforms):
     ) -> list[Ir]:
         """`apart`; the last operand may be the platform's index, which reaches the region no other way."""
         outer, outside = self._apart, (self._body, self._index)
+        beyond = [name for name in outer if name not in axes]
+        known = [*beyond, *axes]
 
         def run(_: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
-            self._apart = {**outer, **{name: (mesh, x) for name, x in zip(axes, xs[count:], strict=True)}}
+            meshes = [*[outer[name][0] for name in beyond], *[mesh for _ in axes]]
+            self._apart = {name: (m, x) for name, m, x in zip(known, meshes, xs[count:], strict=True)}
             if takes_index:
                 index = xs[count - 1]
                 assert type(index) is Node
@@ -135,15 +138,15 @@ class Emitter(ForPlatforms):
         whole = ShapedArray((), np.dtype(np.int32))
         counting = [whole.with_axis(mesh.shape[name], 0) for name in axes]
         tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in counting]
-        operands = [*operands, *tables]
+        operands = [*operands, *map(self._position_along, beyond), *tables]
         if mesh.size_of(axes) == 1:  # whoever is alone has everything, and XLA knows of no parts for one device
             alone = list(run(self, operands))
             self._apart = outer
             return alone
         self._body = self._index = None
-        everywhere = [NamedSharding(mesh, PartitionSpec())] * takes_index
+        everywhere = [NamedSharding(mesh, PartitionSpec())] * (takes_index + len(beyond))
         ins = [*ins, *everywhere, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
-        inputs = (*jaxpr.in_avals, *[whole] * takes_index, *[whole.with_axis(1, 0) for _ in axes])
+        inputs = (*jaxpr.in_avals, *[whole] * takes_index, *[POSITION for _ in known])
         ordered = any_ordered(jaxpr.effects)
         attrs: dict[str, Attr] = {
             "in_shardings": Text(self._each(ins, [x.aval for x in operands], ordered)),
@@ -180,8 +183,8 @@ class Emitter(ForPlatforms):
         return tuple([tuple(map(int, row)) for row in rows])
 
     def index_along(self, name: Hashable) -> Ir:
-        _, here = self._apart[name]
-        return self.emit("stablehlo.reshape", [here], [here.aval.without_axis(0)])[0]
+        position = self._position_along(name)
+        return self.emit("stablehlo.reshape", [position], [position.aval.without_axis(0)])[0]
 
     def channel(self) -> Text:
         self._channels += 1
@@ -213,10 +216,11 @@ class Emitter(ForPlatforms):
         jaxpr: Jaxpr,
         attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
         results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
-    ) -> bool:
-        """Add a function whose body is `jaxpr`; it is public if it is `main`.
+    ) -> tuple[Hashable, ...]:
+        """Add a function whose body is `jaxpr`, and return its extra parameters; it is public if it is `main`.
 
         For several platforms `main` takes their index first, another function last and only if it makes a difference.
+        Likewise another function takes positions along manual axes that its body uses.
         """
         ordered = name != "main" and any_ordered(jaxpr.effects)
         tokens = [runtime.token_type()] * ordered
@@ -229,16 +233,17 @@ class Emitter(ForPlatforms):
             argument_attributes=attributes,
             result_attributes=results,
         )
-        outer = self._token, self._eqn, self._around, self._body, self._index
+        outer = self._token, self._eqn, self._around, self._body, self._index, self._apart, self._extra_parameters
         self._token, self._eqn, self._around = None, None, ""  # XLA puts the call's name in front
         chosen = name == "main" and len(self._all) > 1
         self._body, self._index = block, Node(block.arguments[0], jaxpr.in_avals[0]) if chosen else None
+        self._apart, self._extra_parameters = {name: (mesh, None) for name, (mesh, _) in self._apart.items()}, []
         with runtime.lowering():
             region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
             self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
-        takes_index = self._index is not None
-        self._token, self._eqn, self._around, self._body, self._index = outer
-        return takes_index
+        extra = tuple(self._extra_parameters)
+        self._token, self._eqn, self._around, self._body, self._index, self._apart, self._extra_parameters = outer
+        return extra
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[Ir]) -> list[Ir]:
         """Append the equations of a program without constants."""
@@ -399,13 +404,12 @@ class Emitter(ForPlatforms):
             # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
             # dependencies on its constants, and aborts the process in common-subexpression elimination.
             return self.inline(jaxpr, operands)
-        key = id(jaxpr), self._platforms
+        key = id(jaxpr), self._platforms, tuple([(name, mesh) for name, (mesh, _) in self._apart.items()])
         if key not in self._functions:
             symbol = self._fresh(symbol_of(name))
             self._functions[key] = (jaxpr, symbol, self.function(symbol, jaxpr))
-        _, symbol, takes_index = self._functions[key]
-        if takes_index:
-            operands = [*operands, self._index_here()]
+        _, symbol, extra = self._functions[key]
+        operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
         if any_ordered(jaxpr.effects):
             return self._in_order("func.call", [self._last_token(), *values_of(operands)], jaxpr.out_avals, callee)[1]
@@ -420,8 +424,7 @@ class Emitter(ForPlatforms):
         operands: Sequence[Ir],
     ) -> list[Ir]:
         symbol = self._fresh(symbol_of(name))
-        if self.function(symbol, jaxpr):
-            operands = [*operands, self._index_here()]
+        operands = [*operands, *self._extra_operands(self.function(symbol, jaxpr))]
         attrs: dict[str, runtime.Attribute] = {
             "name": runtime.string_attr(name),
             "version": runtime.integer_attr(version, 32),
