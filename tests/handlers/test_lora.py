@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pytest
-from attrs import evolve
 
 import tracefx as fx
 import tracefx.numpy as fnp
@@ -158,10 +157,6 @@ def test_a_function_with_a_rule_that_closes_over_a_weight() -> None:
     close(fx.jit(lora(fx.jit(f)))(X, W), X @ W.merged())
 
 
-GRADIENT: Final = evolve(DERIVATIVE, least=0.0)
-"""For gradients of a network of five layers, whose merged weights are rounded to 32 bits before they are used."""
-
-
 def test_derivatives_of_what_is_trained() -> None:
     params = {"layers": LAYERS, "out": random(4, 2), "bias": random(2)}
 
@@ -181,7 +176,7 @@ def test_derivatives_of_what_is_trained() -> None:
     want = fx.grad(merged)(trained)
     for g in (fx.grad(loss), fx.jit(fx.grad(loss)), fx.grad(fx.jit(loss))):
         for a, b in zip(tree.leaves(g(trained)), tree.leaves(want), strict=True):
-            assert_near(a, b, GRADIENT)
+            assert_near(a, b, DERIVATIVE)  # merged weights are rounded once more, and each layer magnifies it
     assert not sums(fx.grad(loss), trained)
     assert want["layers"].weight is None
     assert want["out"] is None
