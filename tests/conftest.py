@@ -40,9 +40,34 @@ class Examples:
             yield
 
 
+@final
+class FrozenHeap:
+    """Exempts from garbage collection what the tests of earlier files left behind.
+
+    The collected tests, JAX and the caches of both libraries are millions of objects, so that a full collection takes
+    seconds. Tests that call `gc.collect` or read `gc.get_objects` look at objects of their own.
+    """
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        self._freeze()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+        yield
+        if nextitem is not None and nextitem.path != item.path:
+            self._freeze()
+
+    @staticmethod
+    def _freeze() -> None:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
     config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
+    config.pluginmanager.register(FrozenHeap())
     # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     # Whatever the machine has: what is asked of GPUs is in tests/gpu, and says where it runs.
