@@ -261,17 +261,28 @@ def evaluated(record: Record, args: Args) -> Array:
     return out
 
 
-def agree_with_jax(record: Record, samples: Sequence[Args]) -> None:
-    """Value, shape, dtype and weak type are JAX's at each of the samples, which JAX compiles at one go."""
-    wanted = _together([record.oracle] * len(samples), [list(map(theirs, s)) for s in samples])
-    for args, want in zip(samples, wanted, strict=True):
+def results_of_jax(record: Record, samples: Sequence[Args]) -> list[jax.Array]:
+    """JAX's result for each sample, computed by one compiled program."""
+    return _together([record.oracle] * len(samples), [list(map(theirs, s)) for s in samples])
+
+
+def agree_with_jax(record: Record, samples: Sequence[Args], wanted: Sequence[jax.Array] | None = None) -> None:
+    """Value, shape, dtype and weak type are JAX's at each sample. `wanted` defaults to `results_of_jax`."""
+    for args, want in zip(samples, results_of_jax(record, samples) if wanted is None else wanted, strict=True):
         _is_jaxs(record, args, want)
 
 
-def compile_as_they_evaluate(record: Record, samples: Sequence[Args]) -> None:
-    """Compiled, at one go, the operation gives what it gives eagerly, in type and up to its tolerance in value."""
-    compiled = fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(passed, s)) for s in samples])
-    for args, got in zip(samples, compiled, strict=True):
+def compiled_results(record: Record, samples: Sequence[Args]) -> list[Array]:
+    """Our result for each sample, computed by one compiled program."""
+    return fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(passed, s)) for s in samples])
+
+
+def compile_as_they_evaluate(record: Record, samples: Sequence[Args], compiled: Sequence[Array] | None = None) -> None:
+    """The compiled results have the type of the eager ones, and their values up to the operation's tolerance.
+
+    `compiled` defaults to `compiled_results`.
+    """
+    for args, got in zip(samples, compiled_results(record, samples) if compiled is None else compiled, strict=True):
         want, what = evaluated(record, args), f"compiled {record.name} of {shown(args)}"
         assert got.aval == want.aval, f"{what}: type {got.aval!r}, evaluated {want.aval!r}"
         assert_close(to_numpy(got), to_numpy(want), ulps_of(record.name), what)

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +33,7 @@ from tests.ops.harness import (
     case_id,
     cases,
     compile_as_they_evaluate,
+    compiled_results,
     differentiate_twice,
     edges,
     normal,
@@ -38,6 +41,7 @@ from tests.ops.harness import (
     pairs,
     push_as_jax,
     pushes_as_differences,
+    results_of_jax,
     rng,
     stages_as_it_evaluates,
     transposes,
@@ -408,28 +412,57 @@ where_precise = pytest.mark.parametrize(
 )
 
 
+Result = TypeVar("Result")
+
+
+@functools.lru_cache(maxsize=4)
+def wanted(record: Record) -> Mapping[DType, Sequence[jax.Array]]:
+    """JAX's results for the samples of every dtype, computed by one program, as compilation takes most of the time."""
+    drawn = {d: samples(record, d) for d in record.dtypes if d != dtypes.complex128}
+    return by_dtype(drawn, results_of_jax(record, [args for each in drawn.values() for args in each]))
+
+
+@functools.lru_cache(maxsize=4)
+def compiled(record: Record) -> Mapping[DType, Sequence[Array]]:
+    """Our results for the samples of every dtype, computed by one program, which is compiled as for users."""
+    drawn = {d: samples(record, d) for d in record.dtypes if d in COMPILED}
+    with as_for_users():
+        return by_dtype(drawn, compiled_results(record, [args for each in drawn.values() for args in each]))
+
+
+def by_dtype(drawn: Mapping[DType, Sequence[Args]], results: Sequence[Result]) -> Mapping[DType, Sequence[Result]]:
+    """Splits the results for the samples of all dtypes."""
+    rest = iter(results)
+    return {dtype: list(itertools.islice(rest, len(each))) for dtype, each in drawn.items()}
+
+
+def samples(record: Record, dtype: DType) -> list[Args]:
+    return record.samples(dtype, rng(record.name, dtype))
+
+
 @everywhere
 def test_values_and_types_are_jaxs(record: Record, dtype: DType) -> None:
-    agree_with_jax(record, record.samples(dtype, rng(record.name, dtype)))
+    agree_with_jax(record, samples(record, dtype), wanted(record)[dtype])
 
 
 @where_compiled
 def test_compiling_changes_nothing(record: Record, dtype: DType) -> None:
+    results = compiled(record)[dtype]
     with as_for_users():
-        compile_as_they_evaluate(record, record.samples(dtype, rng(record.name, dtype)))
+        compile_as_they_evaluate(record, samples(record, dtype), results)
 
 
 @everywhere
 def test_staging_changes_nothing(record: Record, dtype: DType) -> None:
-    for args in record.samples(dtype, rng(record.name, dtype)):
+    for args in samples(record, dtype):
         stages_as_it_evaluates(record, args)
 
 
 @everywhere
 def test_vmap_is_a_loop(record: Record, dtype: DType) -> None:
     batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
-    for samples in zip(*batch, strict=True):
-        batches_as_a_loop(record, samples)
+    for elements in zip(*batch, strict=True):
+        batches_as_a_loop(record, elements)
 
 
 def points(record: Record, dtype: DType) -> list[Args]:
