@@ -168,7 +168,7 @@ ALONG: Final[tuple[Primitive, ...]] = (
 
 
 @pytest.mark.parametrize("prim", ALONG, ids=str)
-@few(2)
+@few(3)
 @given(st.data())
 def test_along_an_axis_values_are_jaxs(prim: Primitive, data: st.DataObject) -> None:
     xs = [settled(to_numpy(x)) for x in data.draw(several(st.composite(of_one)(prim)))]
