@@ -85,8 +85,9 @@ types: $(VENV)/.test
 	$(BIN)/mypy --config-file tests/page_modules.ini build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
+# Bytecode is cached even where the environment turns that off: tests start many processes.
 unit: $(VENV)/.test $(VENV)/.browser
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --quiet --fix
