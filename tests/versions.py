@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.testing.tolerances import Ulps
@@ -97,6 +99,14 @@ ABSENT_NAMES: Final = frozenset(
     + [name for name, until in _NAMES_UNTIL.items() if until <= JAXLIB]
 )
 """Public names that some supported release of JAX has, but not this one."""
+
+TAKES_COPY_FROM_DLPACK: Final = _release("numpy") >= (2, 1)
+"""Whether `numpy.from_dlpack` has the arguments `copy` and `device`."""
+
+with np.errstate(all="ignore"):
+    NUMPY_CALLS_THE_C_LIBRARY: Final = not np.isnan(np.arccosh(complex(0.0, np.nan)).imag)
+"""Whether NumPy was built to call the C library's inverse functions of complex numbers. Wheels of NumPy 2.0 for Linux
+have functions of their own: `arccosh(nan * 1j)` has no imaginary part, and signs that C leaves open are others."""
 
 HAS_FUSION_EMITTERS_FLAG: Final = not SINCE_011
 """Whether XLA knows `xla_cpu_use_fusion_emitters`: since 0.11 they are always used, and an unknown flag is an abort."""

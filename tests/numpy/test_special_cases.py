@@ -17,6 +17,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
+from tests.versions import NUMPY_CALLS_THE_C_LIBRARY
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import ELEMENTARY, Ulps, apart
 
@@ -178,7 +179,7 @@ TABLES: Final[dict[str, list[Row]]] = {
         (ZERO, (0.0,), 0.0, PI / 2),
         (FINITE, (INF,), INF, PI / 2),
         (NONZERO, (NAN,), NAN, NAN),
-        ((0.0,), (NAN,), NAN, either(PI / 2)),
+        *([((0.0,), (NAN,), NAN, either(PI / 2))] if NUMPY_CALLS_THE_C_LIBRARY else []),
         ((-INF,), ABOVE, INF, PI),
         ((INF,), ABOVE, INF, 0.0),
         ((-INF,), (INF,), INF, 3 * PI / 4),
@@ -362,11 +363,18 @@ def test_a_number_alone_is_no_different(name: str) -> None:
 HALVES: Final = np.array([complex(a, b) for a in ANY for b in ANY], np.complex128)
 ODD: Final = ("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh")
 CONJUGATE: Final = (*ODD, "acos", "acosh", "cos", "cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt")
+
+
+def with_a_nan_beside_infinity(z: NDArray) -> NDArray:
+    return np.isnan(z) & np.isinf(np.abs(z))
+
+
 # Where C leaves a sign open, so that either may be there.
 OPEN: Final[dict[str, Callable[[NDArray], NDArray]]] = {
     "acosh": with_unknown_imaginary_part,
     **dict.fromkeys(("cos", "cosh", "sin", "sinh"), without_either),
     **dict.fromkeys(("exp", "expm1"), without_angle),
+    **({} if NUMPY_CALLS_THE_C_LIBRARY else dict.fromkeys(("acos", "asin", "asinh"), with_a_nan_beside_infinity)),
 }
 
 

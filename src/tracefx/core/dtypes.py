@@ -177,9 +177,20 @@ def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
     return _as_rarer_dtype(x, argument) if found is None else found
 
 
+_ABSTRACT: Final = frozenset(
+    {
+        *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger),
+        *(np.inexact, np.floating, np.complexfloating, np.flexible, np.character),
+    }
+)
+"""Abstract scalar types of NumPy, each of which stands for several dtypes."""
+
+
 def _as_rarer_dtype(x: DTypeLike, argument: str) -> DType:
     """What NumPy makes of `x`, if that is supported: names like "f4", and objects with a dtype."""
     if x is None:  # which NumPy takes for float64
+        _refuse(x, argument)
+    if isinstance(x, type) and x in _ABSTRACT:  # which NumPy 2.0 takes for one of their dtypes
         _refuse(x, argument)
     try:
         dtype = np.dtype(x)
