@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import traceback
 from collections.abc import Generator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Final, final
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests.compiling import CHEAP, as_for_users, flag
 from tests.compiling import optimised as optimised
 from tests.processors import NO_CONVERSION, WITHOUT_F16C
+from tracefx.core.backend import BACKEND
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
 # Every run takes the same examples, so that one that fails can be run again; `make laws` looks for new ones.
@@ -76,8 +79,28 @@ class FrozenHeap:
 
     @staticmethod
     def _freeze() -> None:
+        if mappings() > MANY_MAPPINGS:
+            if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
+                sys.modules["jax"].clear_caches()
+            BACKEND.value = type(BACKEND.value)()
+            gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+MANY_MAPPINGS: Final = 20_000
+"""How many mappings of memory a process has before the tests drop all compiled programs, each of which has several.
+
+Linux allows 65,530 to a process, and XLA ends the process when it is refused one.
+"""
+
+
+def mappings() -> int:
+    """The number of memory mappings of this process, 0 where the system does not say."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
