@@ -321,10 +321,10 @@ def derivatives(record: Record) -> Found:
         for i, (s, xs, ts) in enumerate(zip(slopes, given, tangents, strict=True)):
             g, moved = s.restricted(f, xs, s.moving), [xs[j] for j in s.moving]
             pull = s.pulled(THEIRS, g)
-            pushed = attempt(lambda g=g, moved=moved, ts=ts: jax.jvp(g, moved, ts)[1])  # type: ignore[misc]
-            both = attempt(lambda pull=pull, moved=moved, ts=ts: jax.jvp(pull, moved, ts))  # type: ignore[misc]
+            pushed = attempt(functools.partial(_tangents, g, moved, ts))
+            both = attempt(functools.partial(jax.jvp, pull, moved, ts))
             if isinstance(both, Exception):
-                both = attempt(lambda pull=pull, moved=moved: pull(*moved)), both  # type: ignore[misc]
+                both = attempt(functools.partial(pull, *moved)), both
             parts = zip(("jvp", "grad", "second"), (pushed, *both), strict=True)
             outs.append([kept(i, aspect, out) for aspect, out in parts])
         return outs
@@ -340,6 +340,11 @@ def derivatives(record: Record) -> Found:
                 parts = zip(("jvp", "grad", "second"), want, strict=True)
                 found += _slope_differs(record, s, chosen, *[errors.get((i, aspect), out) for aspect, out in parts])
     return found
+
+
+def _tangents(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The tangents of the outputs by JAX."""
+    return jax.jvp(f, primals, tangents)[1]
 
 
 def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any) -> Found:
