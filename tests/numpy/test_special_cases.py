@@ -423,3 +423,11 @@ def test_functions_like_their_argument_near_zero_keep_its_digits(name: str, wrap
     want = small + second * small * small
     assert_near(found.real, want.real, ELEMENTARY)
     assert_near(found.imag, want.imag, ELEMENTARY)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_derivatives_of_i0_at_zero(wrap: Any) -> None:
+    f: Callable[[Any], Any] = fnp.i0
+    for want in (1.0, 0.0, 0.5, 0.0):
+        assert_near(wrap(f)(0.0), np.float32(want), ELEMENTARY)
+        f = fx.grad(f)

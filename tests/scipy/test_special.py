@@ -11,8 +11,9 @@ import scipy.special
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tracefx.scipy import special
-from tracefx.testing.tolerances import apart
+from tracefx.testing.tolerances import PROGRAM, apart
 
 
 def within(ulps: float, got: object, want: object) -> None:
@@ -82,3 +83,13 @@ def test_slopes_of_exponential_integrals() -> None:
     n, x = fnp.array([0.0, 1.0], dtype="float64"), fnp.array(0.5, dtype="float64")
     _, slope = fx.jvp(lambda x: special.expn(n, x), (x,), (fnp.ones_like(x),))
     within(4, slope, [-math.exp(-0.5) * 3 * 2, -scipy.special.expn(0, 0.5)])
+
+
+@pytest.mark.parametrize("theta", [-4.0, -2.0, -0.7, 0.0, 0.7, 2.0, 4.0, 6.0])
+def test_spherical_harmonics_at_any_polar_angle(theta: float) -> None:
+    degrees = [(n, m) for n in range(4) for m in range(-n, n + 1)]
+    n, m = (fnp.array(each) for each in zip(*degrees, strict=True))
+    with fx.enable_x64(True):
+        got = special.sph_harm_y(n, m, np.float64(theta), np.float64(0.3))
+    want = scipy.special.sph_harm_y(np.asarray(n), np.asarray(m), theta, 0.3)
+    assert_near(got, want, PROGRAM)

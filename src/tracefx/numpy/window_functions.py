@@ -12,7 +12,7 @@ from tracefx.core.handler import as_array
 from tracefx.numpy.promoting import inexact, operand
 from tracefx.numpy.transcendentals import cos, exp, sqrt
 from tracefx.numpy.ufuncs import absolute, divide, multiply, square, subtract
-from tracefx.ops import basis, shape
+from tracefx.ops import arithmetic, basis, magnitude, selection, shape
 from tracefx.ops.static import ShapeError, static_int
 
 
@@ -102,4 +102,6 @@ def i0(x: ArrayLike) -> Array:
     value = inexact(x, "i0: x")
     if dtypes.is_complex(value.aval.dtype):
         raise ValueError(f"i0 is not defined for complex numbers, got {value.aval}")
-    return multiply(exp(absolute(value)), bessel_i0e(value))
+    # The magnitude of x, with derivative 0 at 0, where that of `absolute` is 1 and `i0` is smooth.
+    size = arithmetic.mul(value, selection.stop_gradient(magnitude.sign(value)))
+    return multiply(exp(size), bessel_i0e(value))

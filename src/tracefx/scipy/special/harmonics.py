@@ -58,7 +58,7 @@ def sph_harm_y(
 
 def _legendre(degree: Array, order: Array, theta: Array, most: int) -> Array:
     """Normalized associated Legendre functions, upwards in the degree from that of the order (DLMF 14.10.3)."""
-    sine, cosine = fnp.sin(theta), fnp.cos(theta)
+    sine, cosine = fnp.abs(fnp.sin(theta)), fnp.cos(theta)  # SciPy continues them evenly to negative angles
     m = order.astype(theta.dtype)
     start = fnp.full_like(theta, math.sqrt(0.25 / math.pi))
 
