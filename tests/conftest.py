@@ -59,40 +59,13 @@ class WithoutFloat16:
             pytest.skip("XLA has no conversions of float16 without F16C instructions, for JAX neither")
 
 
-@final
-class FrozenHeap:
-    """Exempts from garbage collection what the tests of earlier files left behind.
-
-    The collected tests, JAX and the caches of both libraries are millions of objects, so that a full collection takes
-    seconds. Tests that call `gc.collect` or read `gc.get_objects` look at objects of their own.
-    """
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self) -> None:
-        self._freeze()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-        yield
-        if nextitem is not None and nextitem.path != item.path:
-            self._freeze()
-
-    @staticmethod
-    def _freeze() -> None:
-        if mappings() > MANY_MAPPINGS:
-            if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
-                sys.modules["jax"].clear_caches()
-            BACKEND.value = type(BACKEND.value)()
-            gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-
-
 MANY_MAPPINGS: Final = 20_000
-"""How many mappings of memory a process has before the tests drop all compiled programs, each of which has several.
+"""How many memory mappings a process may have before the tests drop all compiled programs, each of which has several.
 
 Linux allows 65,530 to a process, and XLA ends the process when it is refused one.
 """
+TESTS_BETWEEN_LOOKS: Final = 64
+"""After how many tests the mappings are counted, which takes some milliseconds."""
 
 
 def mappings() -> int:
@@ -103,10 +76,49 @@ def mappings() -> int:
         return 0
 
 
+@final
+class Heap:
+    """Keeps garbage collection fast, and the compiled programs of all tests within what a process may have.
+
+    The collected tests, JAX and the caches of both libraries are millions of objects, so that a full collection takes
+    seconds. What earlier files left behind is exempt from it. Tests that call `gc.collect` or read `gc.get_objects` look
+    at objects of their own.
+    """
+
+    def __init__(self) -> None:
+        self._tests = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        self._freeze()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+        yield
+        self._tests += 1
+        if self._tests % TESTS_BETWEEN_LOOKS == 0 and mappings() > MANY_MAPPINGS:
+            self._drop_programs()
+            self._freeze()
+        elif nextitem is not None and nextitem.path != item.path:
+            self._freeze()
+
+    @staticmethod
+    def _freeze() -> None:
+        gc.collect()
+        gc.freeze()
+
+    @staticmethod
+    def _drop_programs() -> None:
+        if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
+            sys.modules["jax"].clear_caches()
+        BACKEND.value = type(BACKEND.value)()
+        gc.unfreeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
     config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
-    config.pluginmanager.register(FrozenHeap())
+    config.pluginmanager.register(Heap())
     # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     # Whatever the machine has: what is asked of GPUs is in tests/gpu, and says where it runs.
