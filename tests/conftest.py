@@ -81,8 +81,7 @@ class Heap:
     """Keeps garbage collection fast, and the compiled programs of all tests within what a process may have.
 
     The collected tests, JAX and the caches of both libraries are millions of objects, so that a full collection takes
-    seconds. What earlier files left behind is exempt from it. Tests that call `gc.collect` or read `gc.get_objects` look
-    at objects of their own.
+    seconds. What earlier files left behind is exempt from it: tests that collect look at objects of their own.
     """
 
     def __init__(self) -> None:
