@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINT
 help:
 	@echo "make test     lint, formatting, types and tests"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
-	@echo "make test-processors  the numeric tests as the weakest and the strongest x86-64 processors run them"
+	@echo "make test-processors  the numeric tests with the instructions of three other x86-64 processors"
 	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: 25 minutes"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"

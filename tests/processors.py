@@ -82,10 +82,10 @@ VARIANTS: Final[Mapping[str, Variant]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs pytest for the named variants, by default the weakest and the strongest; returns the exit status."""
+    """Runs pytest for the named variants, by default all; returns the exit status."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     names, pytest_arguments = arguments[:at], arguments[at + 1 :]
-    for name in names or ("weakest", "strongest"):
+    for name in names or VARIANTS:
         variant = VARIANTS[name]
         if not variant.runs_here():
             sys.stdout.write(f"{name}: left out, as this processor has no {variant.xla} instructions\n")
