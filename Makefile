@@ -38,7 +38,7 @@ test-latest:
 	@.ci/test-latest $(LATEST_ARGS)
 
 test-processors: $(VENV)/.test
-	$(BIN)/python -m tests.processors
+	$(BIN)/python -m tests.processors $(PROCESSORS_ARGS)
 
 laws: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long
