@@ -59,8 +59,8 @@ class WithoutFloat16:
             pytest.skip("XLA has no conversions of float16 without F16C instructions, for JAX neither")
 
 
-MANY_MAPPINGS: Final = 20_000
-"""How many memory mappings a process may have before the tests drop all compiled programs, each of which has several.
+MORE_MAPPINGS: Final = 10_000
+"""By how many memory mappings a process may grow before the tests drop all compiled programs, which have several each.
 
 Linux allows 65,530 to a process, and XLA ends the process when it is refused one.
 """
@@ -86,6 +86,7 @@ class Heap:
 
     def __init__(self) -> None:
         self._tests = 0
+        self._mappings = 10_000
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -95,9 +96,10 @@ class Heap:
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
         yield
         self._tests += 1
-        if self._tests % TESTS_BETWEEN_LOOKS == 0 and mappings() > MANY_MAPPINGS:
+        if self._tests % TESTS_BETWEEN_LOOKS == 0 and mappings() > self._mappings + MORE_MAPPINGS:
             self._drop_programs()
             self._freeze()
+            self._mappings = mappings()
         elif nextitem is not None and nextitem.path != item.path:
             self._freeze()
 
