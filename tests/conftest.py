@@ -64,8 +64,6 @@ MORE_MAPPINGS: Final = 10_000
 
 Linux allows 65,530 to a process, and XLA ends the process when it is refused one.
 """
-TESTS_BETWEEN_LOOKS: Final = 64
-"""After how many tests the mappings are counted, which takes some milliseconds."""
 
 
 def mappings() -> int:
@@ -85,7 +83,6 @@ class Heap:
     """
 
     def __init__(self) -> None:
-        self._tests = 0
         self._mappings = 10_000
 
     @pytest.hookimpl(trylast=True)
@@ -95,13 +92,14 @@ class Heap:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
         yield
-        self._tests += 1
-        if self._tests % TESTS_BETWEEN_LOOKS == 0 and mappings() > self._mappings + MORE_MAPPINGS:
+        if nextitem is None or nextitem.path == item.path:
+            return
+        grown = mappings() > self._mappings + MORE_MAPPINGS
+        if grown:
             self._drop_programs()
-            self._freeze()
+        self._freeze()
+        if grown:
             self._mappings = mappings()
-        elif nextitem is not None and nextitem.path != item.path:
-            self._freeze()
 
     @staticmethod
     def _freeze() -> None:
