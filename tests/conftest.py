@@ -56,7 +56,7 @@ class WithoutFloat16:
         except Exception as error:
             if NO_CONVERSION not in "".join(traceback.format_exception(error)):
                 raise
-            pytest.skip("XLA has no conversions of float16 without F16C instructions, for JAX neither")
+            pytest.skip("XLA has no conversions of float16 without F16C instructions, in JAX as here")
 
 
 MORE_MAPPINGS: Final = 10_000
@@ -83,7 +83,7 @@ class Heap:
     """
 
     def __init__(self) -> None:
-        self._mappings = 10_000
+        self._mappings = MORE_MAPPINGS  # so that the first growth counts from here
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
