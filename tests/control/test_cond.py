@@ -278,7 +278,7 @@ def test_a_predicate_alike_for_the_batch_stays_a_branch() -> None:
     assert "select_n" not in names(batch)
     batch = fx.make_jaxpr(fx.vmap(f, in_axes=(0, None, None)))(np.array([1, 2], np.float32), X, W).jaxpr
     assert not conds(batch)
-    assert names(batch).count("select_n") == 2
+    assert names(batch).count("select_n") == 7  # two results, and what each branch reads
 
 
 def test_results_that_no_branch_batches_stay_unbatched() -> None:
@@ -450,3 +450,60 @@ def test_both_operands_and_operand() -> None:
             lib.lax.cond(True, left, left, 1.0, operand=2.0)
         with pytest.raises(TypeError):
             lib.lax.switch(0, [left, left], 1.0, operand=2.0)
+
+
+GUARDS: Final[dict[str, Callable[[Any, Any], Callable[..., Any]]]] = {
+    "an operand": lambda lib, np_: lambda x, w: lib.lax.cond(x < 0.1, lambda x: x * 0.1, np_.sqrt, x),
+    "a closed-over value": lambda lib, np_: (
+        lambda x, w: lib.lax.cond(x < 0.1, lambda: x * 0.1, lambda: np_.sqrt(x) * w)
+    ),
+    "one that is not batched": lambda lib, np_: (
+        lambda x, w: lib.lax.cond(x < 0.1, lambda w: x, lambda w: np_.log(w * x), w)
+    ),
+    "switch": lambda lib, np_: (
+        lambda x, w: lib.lax.switch(
+            np_.int32(x * 2), [lambda x: x, lambda x: np_.log(x - 0.5), lambda x: w / (x - 0.6) ** 2], x
+        )
+    ),
+    "nested": lambda lib, np_: (
+        lambda x, w: lib.lax.cond(
+            x < 0.1, np_.sin, lambda x: lib.lax.cond(w > 5.0, np_.cos, lambda x: np_.sqrt(x) * w, x), x
+        )
+    ),
+    "in a loop": lambda lib, np_: (
+        lambda x, w: lib.lax.scan(
+            lambda c, y: (lib.lax.cond(c < 0.1, lambda c: 0.0 * w, lambda c: np_.sqrt(c) * y, c), None),
+            x,
+            np_.ones(3, np_.float32),
+        )[0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_branches_that_an_element_does_not_take_leave_its_derivative_finite(name: str) -> None:
+    """Where the derivative of a branch is infinite, elements of a batch that take another branch have theirs."""
+    x, w = np.array([0.0, 0.25, 0.6, 1.5], np.float32), np.float32(2.0)
+
+    def both(lib: Any, np_: Any) -> Any:
+        f = GUARDS[name](lib, np_)
+        return lambda x, w: lib.vmap(f, in_axes=(0, None))(x, w).sum()
+
+    ours = both(fx, fnp)
+    for transformed in (
+        lambda lib, f: lib.grad(f, argnums=(0, 1)),
+        lambda lib, f: lib.jit(lib.grad(f, argnums=(0, 1))),
+        lambda lib, f: lib.grad(lib.jit(f), argnums=(0, 1)),
+        lambda lib, f: lib.grad(lib.checkpoint(f), argnums=(0, 1)),
+        lambda lib, f: lib.jit(lib.hessian(f)),
+    ):
+        agree(lambda lib, np_, transformed=transformed: transformed(lib, both(lib, np_))(x, w))  # type: ignore[misc]
+    assert all(np.isfinite(np.asarray(g)).all() for g in fx.grad(ours, argnums=(0, 1))(x, w))
+
+
+def test_a_batch_without_derivatives_repeats_no_operand() -> None:
+    w = normal(3, 3)
+    f = fx.vmap(lambda x: lax.cond(x[0] > 0, lambda x: x @ w, lambda x: x, x))
+    text = str(fx.make_jaxpr(f)(normal(5, 3)))
+    assert "f32[3,3]" in text
+    assert "f32[5,3,3]" not in text

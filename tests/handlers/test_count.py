@@ -255,9 +255,10 @@ def test_a_cond_counts_its_costliest_branch_unless_told() -> None:
     assert work(count(f)(*args)) == (10, 10, index)
     assert work(count(f, branches="min")(*args)) == (10, 0, index)
     assert work(count(f, branches="sum")(*args)) == (20, 10, index)
-    # For a batch of predicates, both branches are computed, and one is selected.
+    # For a batch of predicates, both branches are computed, and one is selected; a select and a comparison for each
+    # branch make its operand constant for differentiation where the branch is not taken.
     both = count(fx.vmap(f))(Struct((4,), bool), f32(4, 10))
-    assert work(both) == (4 * 10 * 3, 4 * 10, 4)
+    assert work(both) == (4 * 10 * 3 + 2 * 4 * 10, 4 * 10, 4 + 2 * 4)
 
 
 def test_a_switch() -> None:

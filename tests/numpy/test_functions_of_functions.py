@@ -57,3 +57,10 @@ def test_the_number_of_functions_is_that_of_conditions_or_one_more() -> None:
 def test_mask_indices_of_a_traced_mask() -> None:
     i, j = fx.jit(lambda k: fnp.mask_indices(3, lambda x, _: fnp.triu(x) * k, size=7))(1.0)
     assert (i.tolist(), j.tolist()) == ([0, 0, 0, 1, 1, 2, 0], [0, 1, 2, 1, 2, 2, 0])
+
+
+def test_a_piecewise_derivative_is_that_of_the_piece() -> None:
+    x = np.array([0.0, 4.0, -1.0], np.float32)
+    for m, lib in ((jnp, jax), (fnp, fx)):
+        f = lib.grad(lambda x, m=m: m.piecewise(x, [x < 0.1, x > 3], [lambda x: x * 2, m.sqrt, m.log]).sum())
+        assert np.asarray(f(x)).tolist() == [2.0, 0.25, 2.0]

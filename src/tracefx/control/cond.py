@@ -28,12 +28,13 @@ from tracefx.control.bodies import (
 from tracefx.control.call import Call
 from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
 from tracefx.control.sowing import EVERY_BRANCH, unclear
+from tracefx.core import dtypes
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import lasting
 from tracefx.core.entering import Collected, Entry, Form, called, flat
-from tracefx.core.handler import bind
+from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
@@ -50,7 +51,8 @@ from tracefx.interpreters.derived import (
 )
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import batch_first, broadcast_in_dim, filled
-from tracefx.ops.selection import select_n
+from tracefx.ops.comparison import eq
+from tracefx.ops.selection import select_n, stop_gradient
 
 INDEX: Final = ShapedArray((), np.dtype(np.int32))
 
@@ -193,11 +195,17 @@ class Cond(Structured, Reopenable):
                 f"effects ({shown}); take the effect out of the branches, or loop over the batch with lax.map"
             )
         everything = (True,) * len(self.branches[0].outs)
+        which = batch_first(index, index_dim, axis)
         cases = []
         for i, branch in enumerate(self.branches):
-            derived = batch_jaxpr(branch, axis, dims, everything)
-            cases.append(bind(Call(f"branch_{i}", unclear(derived.jaxpr, EVERY_BRANCH)), *derived.consts, *operands))
-        which = batch_first(index, index_dim, axis)
+            taken = eq(which, i)
+            pairs = [
+                _guarded(x, dim, axis, taken) if used else (x, dim)
+                for x, dim, used in zip(operands, dims, reads(branch), strict=True)
+            ]
+            derived = batch_jaxpr(branch, axis, tuple([dim for _, dim in pairs]), everything)
+            body = unclear(derived.jaxpr, EVERY_BRANCH)
+            cases.append(bind(Call(f"branch_{i}", body), *derived.consts, *[x for x, _ in pairs]))
         outs = []
         for results in zip(*cases, strict=True):
             rank = results[0].aval.ndim
@@ -259,6 +267,19 @@ class Cond(Structured, Reopenable):
         derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
         bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, in_nonzero
+
+
+def _guarded(x: Value, dim: int | None, axis: MappedAxis, taken: Value) -> tuple[Value, int | None]:
+    """The operand of a branch, constant for differentiation in the batch elements that do not take the branch.
+
+    There the derivative of the branch may be infinite, and its product with the zero cotangent NaN. Only tracers can be
+    differentiated. An operand that is not batched is broadcast, since its cotangent is the sum over the batch.
+    """
+    if not isinstance(x, Tracer) or not dtypes.is_inexact(x.aval.dtype):
+        return x, dim
+    batched = batch_first(x, dim, axis)
+    mask = broadcast_in_dim(taken, batched.aval.shape, (0,)) if batched.aval.ndim > 1 else taken
+    return select_n(mask, stop_gradient(batched), batched), 0
 
 
 # ------------------------------------------------------------------ the two halves

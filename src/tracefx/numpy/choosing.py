@@ -11,12 +11,12 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.handler import as_array
+from tracefx.core.handler import Tracer, as_array
 from tracefx.core.values import Value, to_numpy
 from tracefx.numpy.promoting import converted, no_out, operand, retyped, to_type
 from tracefx.numpy.shapes import broadcast_arrays, ravel
 from tracefx.numpy.ufuncs import clip, remainder, where
-from tracefx.ops import basis, selection
+from tracefx.ops import basis, comparison, selection
 from tracefx.transforms.vmap import vmap
 
 Branch: TypeAlias = ArrayLike | Callable[..., Array]
@@ -98,18 +98,26 @@ def piecewise(
     functions = list(funclist)
     if len(functions) not in (len(tests), len(tests) + 1):
         raise ValueError(f"piecewise: {len(tests)} conditions take as many functions or one more, got {len(functions)}")
-    rest: Branch = functions[-1] if len(functions) > len(tests) else 0
-    out = _branch(rest, value, args, kw)
-    for test, function in zip(tests, functions, strict=False):
-        out = where(operand(test, "piecewise: a condition"), _branch(function, value, args, kw), out)
+    rest: Branch = functions.pop() if len(functions) > len(tests) else 0
+    conditions = [operand(test, "piecewise: a condition") for test in tests]
+    chosen: ArrayLike = 0  # 0 for `rest`, i + 1 for functions[i]
+    for i, test in enumerate(conditions):
+        chosen = where(test, i + 1, chosen)
+    out = _branch(rest, value, comparison.eq(chosen, 0), args, kw)
+    for i, (test, function) in enumerate(zip(conditions, functions, strict=True)):
+        out = where(test, _branch(function, value, comparison.eq(chosen, i + 1), args, kw), out)
     return out
 
 
-def _branch(function: Branch, x: Array, args: tuple[Any, ...], kw: dict[str, Any]) -> Array:
+def _branch(function: Branch, x: Array, chosen: Array, args: tuple[Any, ...], kw: dict[str, Any]) -> Array:
+    """The function's values at all elements of `x`. Those that are not chosen are constants for differentiation: there
+    the derivative of the function may be infinite, and its product with the zero cotangent NaN."""
     if not callable(function):
         constant = to_type(function, x.dtype, what="piecewise: a constant")
         return as_array(basis.broadcast_to(constant, x.shape) if not constant.aval.shape else constant)
     each = functools.partial(_called, function, args, kw)
+    if isinstance(x, Tracer):
+        x = where(chosen, x, selection.stop_gradient(x))
     found = each(x) if not x.ndim else vmap(each)(ravel(x))
     return as_array(retyped(basis.reshape(found, x.shape), x.dtype))
 
