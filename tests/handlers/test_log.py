@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import logging
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import ml_dtypes
@@ -293,3 +296,30 @@ def test_summaries_join() -> None:
     assert both == Summary(5, 1, 1, 1.0, 9.0, 4.0)
     assert Summary.of(np.zeros(0)) | Summary.of(a) == Summary.of(a)
     assert (both.finite, Summary().text()) == (3, "empty")
+
+
+def test_threads_count_the_steps_of_their_own_runs() -> None:
+    lines: dict[int, list[str]] = {}
+    both = threading.Barrier(2)
+
+    def sink(text: str) -> None:
+        mine = lines.setdefault(threading.get_ident(), [])
+        mine.append(text.split("(")[0].strip())
+        if text.strip().startswith("step"):
+            both.wait(10)
+
+    @functools.partial(log, sink=sink, where=lambda op: op.has_bodies, values=False)
+    def f(x: Any) -> Any:
+        c, _ = lax.scan(lambda c, z: (c * z, None), x, np.ones(3, np.float32))
+        return lax.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, c)
+
+    def run(x: float) -> list[str]:
+        f(x)
+        return lines[threading.get_ident()]
+
+    for _ in range(2):  # the program of the second run is that of the first
+        lines.clear()
+        with ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(run, [1.0, 1.0]))
+        steps = [[line for line in each if line.startswith("step")] for each in found]
+        assert steps == [["step 0", "step 1", "step 2", "step 0", "step 1"]] * 2

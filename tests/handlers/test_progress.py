@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
+from tracefx.core.errors import HandlerStateError
+from tracefx.core.handler import current
 from tracefx.handlers import Report, RichBars, count, progress
 from tracefx.testing import check_interpretation
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
@@ -325,6 +328,34 @@ def test_a_block_shows_all_loops_in_it(reports: Reports) -> None:
     assert decorated.__name__ == "summing"
     decorated(0.0)
     check_known(reports, 1000, 10)
+
+
+def test_a_block_is_entered_by_several_threads(reports: Reports) -> None:
+    bars, outer, entered = progress(show=reports.append), current(), threading.Barrier(2)
+
+    def run(n: int) -> tuple[bool, list[int]]:
+        with bars:
+            entered.wait()
+            summing(0.0, n)
+            entered.wait()
+        with bars:  # entered and left while the other thread may be anywhere
+            summing(0.0, n + 1)
+        return current() is outer, [n, n + 1]
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [clean for clean, _ in threads.map(run, [200, 300])] == [True, True]
+    assert sorted(r.done for r in reports if r.finished) == [200, 201, 300, 301]
+
+
+def test_blocks_are_left_in_the_reverse_order(reports: Reports) -> None:
+    first, second, outer = progress(show=reports.append), progress(show=reports.append), current()
+    first.__enter__()
+    second.__enter__()
+    with pytest.raises(HandlerStateError, match="reverse order"):
+        first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    first.__exit__(None, None, None)
+    assert current() is outer
 
 
 def test_places_are_told(reports: Reports) -> None:

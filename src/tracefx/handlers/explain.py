@@ -272,6 +272,7 @@ class _Record:
     keep: int
     seen: dict[Position, _Seen] = field(factory=dict)
     key: Hashable = None
+    counts_steps: bool = False
 
     def before(self, position: Position, op: Applied, depth: int) -> Show | None:
         self.seen[position] = _Seen(op, self.keep)  # so that it comes before what is inside

@@ -11,12 +11,10 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.scan import Scan
-from tracefx.control.while_loop import While
 from tracefx.core.array import Array
 from tracefx.core.avals import show_avals
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import Primitive
 from tracefx.handlers.summaries import shown
 from tracefx.handlers.watching import Applied, Position, Show, Watch, short
 from tracefx.transforms.arguments import require_callable
@@ -89,9 +87,13 @@ class _Log:
     def __reduce__(self) -> tuple[object, ...]:
         return _Log, (self.sink, self.where)
 
-    def _line(self, text: str, place: str, counter: _Counter | None = None) -> Show:
-        key = text, place, counter
-        return self.made.get(key) or self.made.setdefault(key, _Line(self.sink, text, place, counter))
+    def _line(self, text: str, place: str) -> Show:
+        key = text, place
+        return self.made.get(key) or self.made.setdefault(key, _Line(self.sink, text, place))
+
+    @property
+    def counts_steps(self) -> bool:
+        return True
 
     @property
     def key(self) -> Hashable:
@@ -105,12 +107,11 @@ class _Log:
         if not self._wants(op):
             return None
         name = f"{op.name} of {op.prim.length} steps" if isinstance(op.prim, Scan) else op.name
-        return self._line(f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op), _steps(op.prim))
+        return self._line(f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op))
 
     def entering(self, body: str, jaxpr: Jaxpr, depth: int) -> Show | None:
         if body.startswith("a step of "):
-            key = depth, _counter(jaxpr)
-            return self.made.get(key) or self.made.setdefault(key, _Step(self.sink, INDENT * depth, key[1]))
+            return self.made.get(depth) or self.made.setdefault(depth, _Step(self.sink, INDENT * depth))
         if body.endswith((" of cond", " of while_loop")):
             return self._line(f"{INDENT * depth}{body.removeprefix('the ').partition(' of ')[0]}", "")
         return None
@@ -129,24 +130,6 @@ class _Log:
 
 
 @final
-class _Counter:
-    """Which step a loop is at."""
-
-    __slots__ = ("step",)
-
-    def __init__(self) -> None:
-        self.step = 0
-
-
-def _counter(body: Jaxpr) -> _Counter:
-    return body.memo.get("logged step", _Counter)
-
-
-def _steps(prim: Primitive) -> _Counter | None:
-    return _counter(prim.jaxprs()[-1]) if isinstance(prim, (Scan, While)) else None
-
-
-@final
 @frozen(eq=False)
 class _Line:
     """Shows an operation, and its results where it is given them."""
@@ -154,11 +137,8 @@ class _Line:
     sink: Callable[[str], object]
     text: str
     place: str
-    counter: _Counter | None = None
 
     def __call__(self, *results: Array) -> None:
-        if self.counter is not None:
-            self.counter.step = 0
         values = f" = {', '.join([shown(np.asarray(x)) for x in results])}" if results else ""
         self.sink(f"{self.text}{values}{self.place}")
 
@@ -168,11 +148,9 @@ class _Line:
 class _Step:
     sink: Callable[[str], object]
     indent: str
-    counter: _Counter
 
-    def __call__(self) -> None:
-        self.sink(f"{self.indent}step {self.counter.step}")
-        self.counter.step += 1
+    def __call__(self, step: Array) -> None:
+        self.sink(f"{self.indent}step {int(step)}")
 
 
 def _at(op: Applied) -> str:

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Never, Protocol, TypeAlias, final
+from typing import ClassVar, Final, Never, Protocol, TypeAlias, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.control.bodies import rearranged
 from tracefx.control.callback import DebugCallback, HostFunction
-from tracefx.core import trees
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0, is_key
 from tracefx.core.effects import Debugging
 from tracefx.core.entering import Collected, Enterable, Entered, Form
 from tracefx.core.handler import Handler
-from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import HoldsFunctions, Primitive
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source import Place, here
 from tracefx.core.values import Value
 from tracefx.interpreters.interpreter import Interpreter
+from tracefx.ops.elementwise import add
 from tracefx.ops.keys import RandomUnwrap
 
+COUNT: Final = ShapedArray((), dtypes.int32)
 Show: TypeAlias = Callable[..., None]
 """Called with arrays when these are computed, or with none when the program gets there."""
 
@@ -84,6 +90,11 @@ class Watcher(Protocol):
         """Equal for watchers that show the same; `None` if programs must be watched anew each time."""
         ...
 
+    @property
+    def counts_steps(self) -> bool:
+        """Whether what is shown at the start of a loop's step takes the number of the step, `i32[]`, from 0 on."""
+        ...
+
     def before(self, position: Position, op: Applied, depth: int) -> Show | None:
         """What to show where the program gets to an operation with bodies. With `None`, it counts for no depth."""
         ...
@@ -95,6 +106,44 @@ class Watcher(Protocol):
     def after(self, position: Position, op: Applied, depth: int) -> Show | None:
         """What to do with the results of an operation. `before` was asked if it has bodies."""
         ...
+
+
+@final
+@frozen
+class NextStep(Primitive, Expandable):
+    """The number of the next step of a loop: the program's own count, so that several threads can run the program."""
+
+    name: ClassVar[str] = "next_step"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if avals != (COUNT,):
+            raise TypeError(f"next_step takes {COUNT}, got ({', '.join(map(str, avals))})")
+        return [COUNT]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [add(args[0], Literal(1, COUNT))]
+
+
+def _counted(op: Scan | While) -> Scan | While:
+    """The loop with the number of its step as the first carry."""
+    return op.memo.get("counted", lambda: _with_count(op))
+
+
+def _with_count(op: Scan | While) -> Scan | While:
+    if isinstance(op, Scan):
+        return evolve(op, jaxpr=_counting(op.jaxpr, op.num_consts), num_carry=op.num_carry + 1)
+    n = op.cond_nconsts
+    cond = rearranged(op.cond_jaxpr, [*range(n), COUNT, *range(n, len(op.cond_jaxpr.invars))])
+    return evolve(op, cond_jaxpr=cond, body_jaxpr=_counting(op.body_jaxpr, op.body_nconsts))
+
+
+def _counting(body: Jaxpr, n: int) -> Jaxpr:
+    """The body of a loop, which takes the count after `n` constants and gives it first."""
+    body = rearranged(body, [*range(n), COUNT, *range(n, len(body.invars))])
+    after = Var(body.var_count, COUNT)
+    return evolve(body, eqns=(*body.eqns, Eqn(NextStep(), (body.invars[n],), (after,))), outs=(after, *body.outs))
 
 
 @final
@@ -126,6 +175,8 @@ class Watch(Interpreter[Never, None]):
     """What is entered, until it is run."""
     quiet: bool = False
     """Whether the operation whose bodies are entered was not shown."""
+    count: int | None = None
+    """Which input of the body is the number of the step."""
     tally: _Tally = field(factory=_Tally)
 
     everything: ClassVar[bool] = True
@@ -134,13 +185,18 @@ class Watch(Interpreter[Never, None]):
     @override
     def key(self) -> Hashable:
         own = self.watcher.key
-        return None if own is None else (own, self.with_values, self.depth, self.body, self.quiet, self.inside)
+        if own is None:
+            return None
+        return own, self.with_values, self.depth, self.body, self.quiet, self.count, self.inside
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if isinstance(prim, NextStep):
+            return self.inner.bind(prim, args)
         position, source = (*self.position, self.tally.next()), here(1)
         place = None if source is None else source.place()
         operands = tuple([a.aval for a in args])
+        loop = prim if isinstance(prim, (Scan, While)) and self.watcher.counts_steps else None
         if not isinstance(prim, (Enterable, HoldsFunctions)):
             outs = self.inner.bind(prim, args)
         else:
@@ -154,14 +210,21 @@ class Watch(Interpreter[Never, None]):
                 inside=(*self.inside, op.name),
                 depth=self.depth + (show is not None),
                 quiet=show is None,
+                count=None,
                 tally=_Tally(),
             )
-            outs = Interpreter.bind(inside, prim, args)
+            outs = Interpreter.bind(inside, prim, args) if loop is None else inside.bind_counted(loop, args)
         op = Applied(prim, operands, tuple([x.aval for x in outs]), place, self.inside)
         show = self.watcher.after(position, op, self.depth)
         if show is not None:
             self.show(show, outs if self.with_values else ())
         return outs
+
+    def bind_counted(self, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
+        """Interpret a loop whose steps are counted."""
+        before = op.num_consts if isinstance(op, Scan) else op.cond_nconsts + op.body_nconsts
+        counted = evolve(self, count=op.num_consts if isinstance(op, Scan) else op.body_nconsts)
+        return Interpreter.bind(counted, _counted(op), [*args[:before], Literal(0, COUNT), *args[before:]])[1:]
 
     def show(self, show: Show, values: Sequence[Value]) -> None:
         given = [self._numbers(x) for x in values if x.aval.dtype != float0]
@@ -197,6 +260,7 @@ class Watch(Interpreter[Never, None]):
             return Interpreter.run(self, jaxpr, args)
         show = None if self.quiet else self.watcher.entering(self.body, jaxpr, self.depth)
         if show is not None:
-            self.show(show, ())
+            is_step = self.body.startswith("a step of ")
+            self.show(show, [args[self.count]] if is_step and self.count is not None else ())
         inside = evolve(self, depth=self.depth + (show is not None), body=None)
         return Interpreter.run(inside, jaxpr, args)

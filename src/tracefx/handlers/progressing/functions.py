@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import ParamSpec, TypeVar, final, overload
 
-from tracefx.core.handler import current, handling
+from tracefx.core.errors import HandlerStateError
+from tracefx.core.handler import Handler, current, handling
 from tracefx.handlers.progressing.bars import RichBars
 from tracefx.handlers.progressing.interrupts import Interrupts
 from tracefx.handlers.progressing.loops import Progress
@@ -21,27 +23,41 @@ R = TypeVar("R")
 
 @final
 class Watched:
-    """What reports are given to, which Ctrl-C ends. Programs that are compiled hold it."""
+    """Receives the reports, and raises KeyboardInterrupt after Ctrl-C. Compiled programs hold it."""
 
     def __init__(self, show: Show) -> None:
         self.show = show
-        self.interrupts: Interrupts | None = None
+        self.interrupts: tuple[Interrupts, ...] = ()
+        """Those of the blocks that are entered, in any thread."""
+        self._lock = threading.Lock()
 
     def __call__(self, report: Report) -> None:
-        if self.interrupts is not None:
-            self.interrupts.look()
+        for interrupts in self.interrupts:
+            interrupts.look()
         self.show(report)
+
+    def add(self, interrupts: Interrupts) -> None:
+        with self._lock:
+            self.interrupts = (*self.interrupts, interrupts)
+
+    def remove(self, interrupts: Interrupts) -> None:
+        with self._lock:
+            self.interrupts = tuple([other for other in self.interrupts if other is not interrupts])
 
 
 @final
 class Bars:
-    """Shows how far loops are: those run in a `with` block, or by functions that it decorates."""
+    """Shows how far loops are: those run in a `with` block, or by functions that it decorates.
+
+    Several threads may be in blocks of one object.
+    """
 
     def __init__(self, show: Watched, every: int | None, depth: int) -> None:
         self._show = show
         self._every = every
         self._depth = depth
-        self._blocks: list[ExitStack] = []
+        self._blocks: dict[Handler, ExitStack] = {}
+        """What to undo when the block is left that made the handler current."""
 
     def __enter__(self) -> Bars:
         with ExitStack() as block:
@@ -49,18 +65,25 @@ class Bars:
             if isinstance(bars, RichBars):
                 bars.hold()
                 block.callback(bars.let_go)
-            if self._show.interrupts is None:
-                self._show.interrupts = block.enter_context(Interrupts())
-                block.callback(setattr, self._show, "interrupts", None)
+            interrupts = block.enter_context(Interrupts())
+            self._show.add(interrupts)
+            block.callback(self._show.remove, interrupts)
             handler = Progress(current(), show=self._show, every=self._every, depth=self._depth)
             block.enter_context(handling(handler))
-            self._blocks.append(block.pop_all())
+            self._blocks[handler] = block.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._blocks.pop().close()
+        now = current()
+        block = self._blocks.pop(now, None)
+        if block is None:
+            raise HandlerStateError(
+                f"leaving a block of progress, but {now.title} is current: blocks must be left in the reverse order of "
+                "entering them, by the thread that entered them"
+            )
+        block.close()
 
     def __call__(self, fun: Callable[P, R]) -> Callable[P, R]:
         require_callable("progress", fun)
