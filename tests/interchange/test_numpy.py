@@ -32,6 +32,16 @@ def test_numpy_sees_the_numbers_where_they_lie() -> None:
         assert not second.flags.writeable
 
 
+def test_nobody_makes_the_numbers_writable() -> None:
+    y = X + 1
+    arrays: list[Any] = [y, y.T, y.reshape(3, 2), y[0], fnp.asarray(np.arange(3.0)), fnp.zeros((2, 3)), fnp.float32(2)]
+    arrays += [fx.jit(lambda x: x + 1)(X), y.astype("bfloat16"), fnp.sort(y), fnp.ones(40_000) * 2]
+    for x in arrays:
+        for seen in (np.asarray(x), x.__array__(), np.from_dlpack(x) if x.dtype != "bfloat16" else np.asarray(x)):
+            with pytest.raises(ValueError, match=r"WRITEABLE|writeable"):
+                seen.setflags(write=True)
+
+
 def test_a_copy_is_ones_own() -> None:
     mine = np.array(X)
     mine[0, 0] = 9.0

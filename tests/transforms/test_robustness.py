@@ -21,6 +21,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
+from tracefx import lax
 from tracefx.core.builder import Builder, Ir, Text
 from tracefx.core.digest import executable_key
 from tracefx.core.jaxpr import Memo
@@ -335,6 +336,39 @@ def test_memory_that_there_is_not_is_an_error_with_the_name() -> None:
 
     with pytest.raises(ExecutionError, match="the compiled huge failed.*allocating 281474976710656 bytes"):
         huge(fnp.ones(())).block_until_ready()
+
+
+def test_a_hundred_nested_functions_under_jit() -> None:
+    f: Any = fx.jit(lambda x: x * 2)
+    for _ in range(99):
+        f = fx.jit(lambda x, f=f: f(x) + 1)
+    assert float(f(3.0)) == 105.0
+
+
+HUGE: Final = 10**9
+BEYOND_MEMORY: Final[dict[str, Callable[[], Any]]] = {  # with more bytes than an address has bits for
+    "zeros": lambda: fnp.zeros((HUGE, HUGE)).sum(),
+    "full": lambda: fnp.full((HUGE, HUGE), 2.0) + 1,
+    "broadcast": lambda: fnp.broadcast_to(fnp.ones(3), (HUGE, HUGE, 3)).max(),
+    "eye": lambda: fnp.eye(HUGE),
+    "iota": lambda: lax.broadcasted_iota("int32", (HUGE, HUGE), 0) + 1,
+    "an outer product": lambda: fnp.outer(fnp.zeros(HUGE // 1000), fnp.zeros(HUGE * 1000)),
+    "a batch": lambda: fx.vmap(lambda x: fnp.zeros((HUGE, HUGE)).sum() + x)(fnp.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_MEMORY)
+def test_arrays_beyond_the_memory_are_refused_before_any_work(name: str) -> None:
+    with pytest.raises(MemoryError, match=r"this machine has .* GiB of memory"):
+        BEYOND_MEMORY[name]()
+
+
+def test_results_beyond_the_memory_are_an_error_where_they_are_read() -> None:
+    """Programs that run beside Python fail when somebody asks for what they give."""
+    x = fx.random.normal(fx.random.key(0), (HUGE, HUGE // 1000))
+    for read in (np.asarray, str, np.from_dlpack, lambda x: x + 1, lambda x: x.block_until_ready()):
+        with pytest.raises(RuntimeError, match="the compiled random.normal failed.*[Mm]emory"):
+            read(x)
 
 
 # ------------------------------------------------------------------ what profilers see

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import time
 from enum import Enum
@@ -12,7 +13,7 @@ import numpy as np
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import is_device
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import Jaxpr, innermost_first
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.printer import DTYPES
@@ -77,7 +78,13 @@ class _Unshareable(Exception):
 
 
 def _digest(jaxpr: Jaxpr) -> _Digest | None:
-    return jaxpr.memo.get("digest", lambda: _encoded(jaxpr))
+    return jaxpr.memo.get("digest", lambda: _bodies_first(jaxpr))
+
+
+def _bodies_first(jaxpr: Jaxpr) -> _Digest | None:
+    for body in innermost_first(jaxpr):
+        body.memo.get("digest", functools.partial(_encoded, body))
+    return _encoded(jaxpr)
 
 
 def _encoded(jaxpr: Jaxpr) -> _Digest | None:

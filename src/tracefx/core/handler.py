@@ -66,12 +66,18 @@ class Handler(ABC):
     @property
     def axes(self) -> Mapping[Hashable, int]:
         """The named axes in scope, with their sizes."""
-        return NO_AXES if self.below is None else self.below.axes
+        below = self.below
+        while below is not None and type(below).axes is Handler.axes:  # no recursion: functions in `jit` are nested
+            below = below.below
+        return NO_AXES if below is None else below.axes
 
     @property
     def checked(self) -> Mapping[str, int]:
         """Those of them along which devices run a program apart that it is noted of where values may differ."""
-        return NOT_CHECKED if self.below is None else self.below.checked
+        below = self.below
+        while below is not None and type(below).checked is Handler.checked:
+            below = below.below
+        return NOT_CHECKED if below is None else below.checked
 
     def hosts(self, tracer: Tracer) -> bool:
         """Whether the tracer means something here: most handlers know their own alone."""

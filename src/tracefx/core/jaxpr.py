@@ -298,3 +298,22 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
     finally:
         ORIGIN.reset(token)
     return [read(a) for a in jaxpr.outs]
+
+
+def innermost_first(jaxpr: Jaxpr) -> list[Jaxpr]:
+    """All programs in a program, at any depth, each after those that are in it.
+
+    Found without recursion: calls may be nested deeper than Python's stack allows.
+    """
+    found: list[Jaxpr] = []
+    seen: set[int] = set()
+    stack = [(jaxpr, False)]
+    while stack:
+        program, done = stack.pop()
+        if done:
+            found.append(program)
+        elif id(program) not in seen:
+            seen.add(id(program))
+            stack.append((program, True))
+            stack += [(b, False) for e in program.eqns if isinstance(e.prim, CarriesJaxprs) for b in e.prim.jaxprs()]
+    return found[:-1]

@@ -1,8 +1,11 @@
-"""Host memory as XLA can use it in place."""
+"""Host memory: how much there is, and arrays that XLA can use in place."""
 
 from __future__ import annotations
 
+import functools
 import math
+import os
+import sys
 from typing import Final
 
 import numpy as np
@@ -12,6 +15,30 @@ from tracefx.core.kernels import quietly
 
 ALIGNMENT: Final = 64  # bytes; XLA borrows host memory aligned so, and copies any other
 _WORTH_ALIGNING: Final = 1 << 16  # bytes
+_WORTH_CHECKING: Final = 1 << 30  # bytes
+
+
+@functools.lru_cache(maxsize=1)
+def total_memory() -> int:
+    """The size of this machine's memory in bytes, `sys.maxsize` where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
+
+
+def require_memory(what: str, shape: tuple[int, ...], dtype: DType) -> None:
+    """Raises `MemoryError` for an array that this machine's memory cannot hold.
+
+    NumPy says so itself where it allocates. Views that repeat their elements allocate nothing, and the operations on
+    them would run for hours.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size > _WORTH_CHECKING and size > total_memory():
+        raise MemoryError(
+            f"{what}: an array of shape {shape} and dtype {dtype} has {size / 2**30:,.1f} GiB; this machine has "
+            f"{total_memory() / 2**30:,.1f} GiB of memory"
+        )
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> NDArray:

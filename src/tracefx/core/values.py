@@ -130,10 +130,10 @@ class ConcreteArray(Array):
                 f"random keys, such as this {self.aval}, are no numbers: draw numbers from them with tracefx.random, "
                 "or look at their words with tracefx.random.key_data"
             )
-        if host.flags.writeable:
-            host = host.view()
-            host.flags.writeable = False
-        return host
+        shown = read_only(host)
+        if host.base is not None:
+            self.host = shown  # which need not be protected again
+        return shown
 
     @override
     def block_until_ready(self) -> Self:
@@ -274,6 +274,24 @@ def from_jaxs(x: Any) -> ConcreteArray:
 def _number_aval(dtype: DType) -> ShapedArray:
     """The type of Python numbers that are taken for numbers of this dtype."""
     return ShapedArray((), dtype, not dtypes.is_bool(dtype))
+
+
+def read_only(host: NDArray) -> NDArray:
+    """The numbers in the same memory, by an array that can't be made writable again.
+
+    NumPy makes an array writable that owns its memory, or that has a writable array among its bases. Such a base may
+    be another library's, so its flags are left as they are.
+    """
+    if host.base is None:
+        host.flags.writeable = False
+        return host.view()
+    owner: object = host
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            words = host if host.dtype.isbuiltin == 1 else host.view(f"V{host.itemsize}")
+            return np.asarray(words.data.toreadonly()).view(host.dtype)
+        owner = owner.base
+    return host
 
 
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:

@@ -22,6 +22,7 @@ from tracefx.core.builder import Builder, Dims, Ir
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.literal import Literal, number
+from tracefx.core.memory import require_memory
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
 from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value, as_value
@@ -309,6 +310,7 @@ class BroadcastInDim(LinearOperation, ShownAsJax, Moves):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
+        require_memory(self.name, self.shape, x.dtype)
         if x.dtype.kind in _EXPORTED and x.flags.c_contiguous:  # what `np.broadcast_to` makes, in an eighth of the time
             strides = [0] * len(self.shape)
             for d, n, stride in zip(self.broadcast_dimensions, x.shape, x.strides, strict=True):

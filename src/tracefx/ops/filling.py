@@ -16,6 +16,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.dtypes import DType, DTypeLike, Kind, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
+from tracefx.core.memory import require_memory
 from tracefx.core.primitive import (
     MappedAxis,
 )
@@ -52,6 +53,7 @@ class Iota(Operation):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
+        require_memory(self.name, self.shape, self.dtype)
         sizes = [1] * len(self.shape)
         sizes[self.dimension] = n = self.shape[self.dimension]
         return np.broadcast_to(cast(np.arange(n), self.dtype).reshape(sizes), self.shape)

@@ -95,10 +95,11 @@ def to_numpy(buffer: Buffer) -> AnyArray:
     if device_of(buffer).platform != HOST:
         return copied_to_host(buffer)
     try:
+        # A program that ran out of memory fails only here; jaxlib ends the process if such a buffer is read.
+        buffer.block_until_ready()
         if dtype in READ_DIRECTLY:
             # A memoryview, not the buffer itself: NumPy would take an error for "not a buffer" and look further.
             return np.asarray(memoryview(buffer))
-        buffer.block_until_ready()
         if dtype in READ_AS_BITS:
             return _from_capsule(to_capsule(buffer)).view(dtype)
     except (BufferError, JaxRuntimeError) as error:
