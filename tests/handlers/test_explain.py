@@ -74,6 +74,20 @@ def test_every_line_with_its_operations(form: str) -> None:
     assert (exp.summaries, exp.values) == ((), ())
 
 
+def test_functions_of_the_library_stand_where_they_are_used() -> None:
+    def first(x: Any) -> Any:
+        return lax.cond(x[0] > 0, fnp.cbrt, fnp.log1p, x)
+
+    def second(x: Any) -> Any:
+        return lax.cond(x[0] > 0, fnp.cbrt, fnp.log1p, x)
+
+    for f in (first, second):
+        found = explain(f)(XS).first(lambda op: op.name == "cbrt")
+        assert found is not None
+        assert found.place is not None
+        assert found.place.line == line_of(f, 1)
+
+
 def test_bodies_come_before_what_is_in_them() -> None:
     found = explain(fx.jit(network))(XS)
     names = [op.name for op in found.operations]

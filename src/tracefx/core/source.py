@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Final, final
 
 from attrs import frozen
@@ -98,6 +100,18 @@ def here(ours: int = 0) -> Provenance | None:
             _OURS.add(file)
         frame = frame.f_back
     return None
+
+
+def caller_of(f: Callable[..., object]) -> Place | None:
+    """Where `f` is used, if it is a function of tracefx: its operations come from that line. None for other functions,
+    whose operations have lines of their own."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    module = str(f.__module__ if isinstance(f, FunctionType) else type(f).__module__)
+    if module.partition(".")[0] != __name__.partition(".")[0]:
+        return None
+    source = here()
+    return None if source is None else source.place()
 
 
 def at(source: Provenance | None) -> str:

@@ -17,6 +17,7 @@ from tracefx.core.handler import varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import renumber
+from tracefx.core.source import caller_of
 from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
@@ -50,7 +51,7 @@ def trace_body(
     """
     traces = TRACES.traces(f)
     kind = signature(in_tree, tuple(avals), (), along)
-    key = kind, ("body", adapt)
+    key = kind, ("body", adapt, caller_of(f))
     known = traces.get(key)
     if known is not None:
         return known
