@@ -15,6 +15,8 @@ from tracefx.ops.static import static_int
 from tracefx.scipy.special.computing import real
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
+from tracefx.transforms.loops import fori_loop
+from tracefx.transforms.scans import scan
 
 
 def i0e(x: ArrayLike) -> Array:
@@ -92,58 +94,70 @@ def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> 
 
 def _orders(most: int, start: int, z: Array) -> Array:
     """By Miller's algorithm up to where it holds (DLMF 3.6.5, 10.23.4); beyond, upwards from Hankel's expansions."""
-    limit = float(start - 30)
     size = fnp.abs(z)
-    far = size > limit
-    found = [
-        fnp.where(far, b, a) for a, b in zip(_downwards(most, start, size, far), _upwards(most, size, far), strict=True)
-    ]
-    negative = z < 0
-    return fnp.stack([fnp.where(negative & (n % 2 == 1), -f, f) for n, f in enumerate(found)])
+    far = size > float(start - 30)
+    found = fnp.where(far, _upwards(most, size, far), _downwards(most, start, size, far))
+    odd = _per_order(fnp.arange(most + 1) % 2 == 1, z)
+    return fnp.where((z < 0) & odd, -found, found)
 
 
-def _downwards(most: int, start: int, size: Array, far: Array) -> list[Array]:
+def _per_order(values: Array, z: Array) -> Array:
+    """One value for each order, to be broadcast against `[order, *z.shape]`."""
+    return fnp.reshape(values, (-1, *[1] * z.ndim))
+
+
+def _downwards(most: int, start: int, size: Array, far: Array) -> Array:
     tiny = float(dtypes.finfo(size.dtype).tiny) ** 0.5
     small = size < (1e-8 if size.dtype == dtypes.float64 else 1e-4)
     z = fnp.where(far | small, 1.0, size)
-    after, current, total = fnp.zeros_like(z), fnp.full_like(z, tiny), fnp.zeros_like(z)
-    kept: list[Array] = []
-    for n in range(start, -1, -1):  # the function of order n is proportional to `current`
-        if n <= most:
-            kept.append(current)
-        if n % 2 == 0:
-            total = total + (current if n == 0 else 2 * current)
-        if n:
-            after, current = current, (2 * n / z) * current - after
-            large = fnp.abs(current) > 1 / tiny
-            scale = fnp.where(large, tiny, fnp.ones_like(z))
-            after, current, total = after * scale, current * scale, total * scale
-            kept = [k * scale for k in kept]
-    found = [k / total for k in reversed(kept)]
-    half, power = size / 2, fnp.ones_like(size)
-    for n in range(most + 1):  # the first two terms of the series
-        found[n] = fnp.where(small, power * (1 - half * half / (n + 1)), found[n])
-        power = power * half / (n + 1)
-    return found
+    orders = _per_order(fnp.arange(most + 1), z)
+    kept = fnp.zeros((most + 1, *z.shape), z.dtype)
+
+    def step(i: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        after, current, total, kept = carry
+        n = start - i  # the function of order n is proportional to `current`
+        kept = fnp.where(orders == n, current, kept)
+        total = total + fnp.where(n % 2 == 1, 0.0, fnp.where(n == 0, current, 2 * current))
+        after, current = current, (2 * n / z) * current - after
+        scale = fnp.where(fnp.abs(current) > 1 / tiny, tiny, fnp.ones_like(z))
+        return after * scale, current * scale, total * scale, kept * scale
+
+    initial = fnp.zeros_like(z), fnp.full_like(z, tiny), fnp.zeros_like(z), kept
+    _, _, total, kept = fori_loop(0, start + 1, step, initial)
+    # The first two terms of the series, with (size / 2) ** n / n!
+    half = size / 2
+    factors = fnp.where(orders == 0, 1.0, half / fnp.maximum(orders, 1).astype(z.dtype))
+    series = fnp.cumprod(factors, 0) * (1 - half * half / (orders + 1).astype(z.dtype))
+    return fnp.where(small, series, kept / total)
 
 
-def _upwards(most: int, size: Array, far: Array) -> list[Array]:
+def _upwards(most: int, size: Array, far: Array) -> Array:
     z = fnp.where(far, size, 40.0)
-    found = [_hankel(n, z) for n in range(min(most, 1) + 1)]
-    for n in range(1, most):
-        found.append((2 * n / z) * found[n] - found[n - 1])
-    return found
+    first = [_hankel(n, z) for n in range(min(most, 1) + 1)]
+    if most < 2:
+        return fnp.stack(first)
+
+    def step(carry: tuple[Array, Array], n: Array) -> tuple[tuple[Array, Array], Array]:
+        before, current = carry
+        after = (2 * n / z) * current - before
+        return (current, after), after
+
+    _, rest = scan(step, (first[0], first[1]), fnp.arange(1, most))
+    return fnp.concatenate([fnp.stack(first), rest], 0)
 
 
 def _hankel(n: int, z: Array) -> Array:
     """For numbers that are large beside 1 (DLMF 10.17.3)."""
-    p, q, term = fnp.ones_like(z), fnp.zeros_like(z), fnp.ones_like(z)
+    terms = [1.0]
     for k in range(1, 17):
-        term = term * ((4 * n * n - (2 * k - 1) ** 2) / (8 * k)) / z
-        if k % 2:
-            q = q + (term if k % 4 == 1 else -term)
-        else:
-            p = p + (term if k % 4 == 0 else -term)
+        terms.append(terms[-1] * (4 * n * n - (2 * k - 1) ** 2) / (8 * k))
+    w = -1 / (z * z)
+    p, q = fnp.full_like(z, terms[16]), fnp.full_like(z, terms[15])
+    for k in range(14, -1, -2):
+        p = p * w + terms[k]
+    for k in range(13, 0, -2):
+        q = q * w + terms[k]
+    q = q / z
     sine, cosine = fnp.sin(z), fnp.cos(z)
     phase = (cosine + sine, sine - cosine) if n == 0 else (sine - cosine, -(sine + cosine))
     return (p * phase[0] - q * phase[1]) / fnp.sqrt(math.pi * z)
