@@ -265,3 +265,22 @@ def test_sequential_vmap_is_a_loop() -> None:
     program = str(fx.make_jaxpr(fx.vmap(f))(fnp.asarray(X)))
     assert "scan" in program
     assert "custom_vmap_call" in program
+
+
+@pytest.mark.parametrize(
+    "rule", [lambda n, batched, x: (x, True), lambda n, batched, x: ([x, x], True)], ids=["one array", "a list"]
+)
+@pytest.mark.parametrize(("lib", "np_"), [(fx, fnp), (jax, jnp)], ids=["tracefx", "jax"])
+def test_a_rule_must_give_what_the_function_gives(lib: Any, np_: Any, rule: Any) -> None:
+    f = lib.custom_batching.custom_vmap(lambda x: (np_.sin(x), x))
+    f.def_vmap(rule)
+    for run in (lib.vmap(f), lib.jit(lib.vmap(f)), lib.vmap(lib.jit(f))):
+        with pytest.raises((ValueError, TypeError), match="structure"):
+            run(X)
+
+
+def test_a_rule_must_give_the_types_of_the_function() -> None:
+    f: Any = fx.custom_batching.custom_vmap(lambda x: fnp.sin(x))
+    f.def_vmap(lambda n, batched, x: (x[:, None], True))
+    with pytest.raises(TypeError, match="one type each"):
+        fx.vmap(f)(X)

@@ -11,11 +11,12 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.custom_batching import CustomVmapCall
 from tracefx.control.functions import made_from, resolved
 from tracefx.core import trees
-from tracefx.core.handler import bind
+from tracefx.core.handler import bind, current
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import keystr
 from tracefx.core.values import Value
 from tracefx.interpreters.derived import Mask
+from tracefx.interpreters.stage import stage
 from tracefx.transforms import scans
 from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
 from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, flat_function, require_pair, users
@@ -73,10 +74,14 @@ class custom_vmap(CustomFunction[P, R]):
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
         what = f"the batching rule {name_of(vmap_rule)} of {self._name}"
+        function = flat_function(self, statics, in_tree, outputs)
 
         @made_from(vmap_rule, self, in_tree)
         @users(self._name)
         def rule(axis: MappedAxis, batched: Mask, operands: Sequence[Value]) -> tuple[list[Value], Mask]:
+            if not outputs.known:  # the rule's output is compared with the function's
+                avals = [x.aval.without_axis(0) if b else x.aval for x, b in zip(operands, batched, strict=True)]
+                stage(function, avals, current())
             in_batched, trees_of = list(in_tree.unflatten(batched)), in_tree.unflatten(to_arrays(operands))
             pair = vmap_rule(axis.size, in_batched, *trees_of)
             out, out_batched = require_pair(what, pair, "output, which of it is batched")
@@ -99,7 +104,7 @@ class custom_vmap(CustomFunction[P, R]):
             outputs.settle(out_tree, avals, what)
             return resolved(outs), tuple([flag is True for flag in flags])
 
-        outs = bind(CustomVmapCall(self._name, flat_function(self, statics, in_tree, outputs), rule), *values)
+        outs = bind(CustomVmapCall(self._name, function, rule), *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
 

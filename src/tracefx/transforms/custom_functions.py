@@ -197,6 +197,11 @@ class Outputs:
         self._avals: list[ShapedArray] = []
 
     @property
+    def known(self) -> bool:
+        """Whether the function or a rule of it has run."""
+        return self._tree is not None
+
+    @property
     def tree(self) -> TreeDef:
         assert self._tree is not None, f"nobody has run {self._name}"
         return self._tree
