@@ -259,8 +259,8 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
 
 @final
-class StopGradient(NonDifferentiable):
-    """Its operand, as a constant to differentiation."""
+class StopGradient(NonDifferentiable, Transposable):
+    """Its operand, as a constant for differentiation. As a linear function it is the identity."""
 
     __slots__ = ()
     name = "stop_gradient"
@@ -268,6 +268,10 @@ class StopGradient(NonDifferentiable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         return args[0]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+        return list(cts)
 
     @override
     def emit_full(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
