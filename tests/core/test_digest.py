@@ -40,7 +40,7 @@ from tests.core.programs import (
 )
 from tracefx.core.avals import ShapedArray
 from tracefx.core.digest import executable_key
-from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var, innermost_first
 from tracefx.core.literal import Literal
 from tracefx.core.parser import parse_jaxpr
 from tracefx.core.passes import renumber
@@ -222,3 +222,19 @@ def test_a_shared_body_is_visited_once() -> None:
         (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
         body = p.returns(x)
     assert key(body) == key(parse_jaxpr(str(body), VOCABULARY))
+
+
+def test_programs_come_after_those_in_them() -> None:
+    inner = chain(1)
+
+    def calling(*bodies: Jaxpr) -> Jaxpr:
+        p = Program(VECTOR)
+        xs: list[Var] = list(p.invars)
+        for body in bodies:
+            xs = list(p(Call("f", body), *xs))
+        return p.returns(*xs)
+
+    middle = calling(inner)
+    for outer in (calling(inner, middle), calling(middle, inner)):
+        found = innermost_first(outer)
+        assert [id(each) for each in found] == [id(inner), id(middle)]
