@@ -16,7 +16,7 @@ help:
 	@echo "make test     lint, formatting, types and tests"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instructions of three other x86-64 processors"
-	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: 25 minutes"
+	@echo "make laws     the laws of transformations and JAX beside us, on many more examples than the tests take: an hour"
 	@echo "make demo     train a classifier of handwritten digits, with checks and a picture"
 	@echo "make parallel train a small GPT on eight devices that this machine pretends to have"
 	@echo "make bench    ratios of tracefx to JAX"

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from attrs import evolve
 from hypothesis import given, reject
+from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
+from tests.laws.examples import SECONDS, few
 from tracefx.control import while_loop
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
@@ -38,7 +39,7 @@ from tracefx.testing import (
     vmap_is_a_loop,
 )
 from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import structured
+from tracefx.testing.strategies import stacked, structured
 from tracefx.testing.structures import InJax
 from tracefx.testing.tolerances import PROGRAM
 
@@ -82,6 +83,38 @@ def test_beside_jax(case: Stacked) -> None:
     except NotImplementedError:  # JAX can't transpose some of what its own rules make of bodies
         reject()
     close(got, want)
+
+
+SOURCES: Final = {
+    "structured": structured(max_steps=2, max_layers=2),
+    "deep": structured(max_steps=1, max_layers=1, depth=3),
+    "straight": stacked(),
+}
+"""Programs that are evaluated step by step: small ones, since JAX compiles each operation for each shape."""
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_evaluated_as_by_jax(source: str) -> None:
+    """Evaluating a program takes a fiftieth of compiling it, so that `make laws` can try 100,000; one in 20 is compiled
+    too."""
+
+    @few(6, at_length=40_000, seconds=150 * SECONDS)
+    @given(SOURCES[source], st.integers(0, 19))
+    def check(case: Stacked, turn: int) -> None:
+        got = in_python(case)
+        if turn == 0:
+            close(fx.jit(case.function(fx, fnp))(*inputs(case)), got)
+        try:
+            with jax.disable_jit():
+                xs = [jnp.asarray(x, "float64") for x in case.inputs()]
+                want = case.function(InJax(jax), jnp)(*xs)
+        except (NotImplementedError, TypeError):
+            # JAX can't transpose some of what its rules make of bodies, and without `jit` pads 64-bit arrays with
+            # 32-bit zeros.
+            return
+        close(got, want)
+
+    check()
 
 
 @few(25)

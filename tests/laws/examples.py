@@ -21,10 +21,16 @@ class Over(BaseException):
     """The time is over. Hypothesis lets pass what is no `Exception`."""
 
 
-def few(count: int) -> Callable[[F], F]:
-    """So many in the place of the usual hundred, and that share of what another profile asks for."""
+def few(count: int, at_length: int | None = None, seconds: float = SECONDS) -> Callable[[F], F]:
+    """So many in the place of the usual hundred, and that share of what another profile asks for.
+
+    Under the profile `long` it is `at_length`, if given, and the test ends with success after so many seconds.
+    """
     share = settings(max_examples=max(1, settings().max_examples * count // 100))
-    return lambda test: _within(SECONDS, test, share) if is_long() else share(test)
+    if not is_long():
+        return share
+    whole = share if at_length is None else settings(max_examples=at_length)
+    return lambda test: _within(seconds, test, whole)
 
 
 def is_long() -> bool:
