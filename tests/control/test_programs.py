@@ -50,10 +50,10 @@ def inputs(case: Stacked) -> list[ConcreteArray]:
     return [from_numpy(x, dtypes.float64) for x in case.inputs()]
 
 
-def in_python(case: Stacked) -> Any:
-    """The loops run step by step, and of the branches those that are chosen."""
+def in_python(case: Stacked, shift: float = 0.0) -> Any:
+    """The loops run step by step, and of the branches those that are chosen; `shift` is added to the inputs."""
     with fx.disable_jit():
-        return np.asarray(case.function(fx, fnp)(*inputs(case)))
+        return np.asarray(case.function(fx, fnp)(*[x + shift for x in inputs(case)]))
 
 
 def close(got: Any, want: Any) -> None:
@@ -112,9 +112,26 @@ def test_evaluated_as_by_jax(source: str) -> None:
             # JAX can't transpose some of what its rules make of bodies, and without `jit` pads 64-bit arrays with
             # 32-bit zeros.
             return
-        close(got, want)
+        try:
+            close(got, want)
+        except AssertionError:
+            if not is_rounding(case, got, np.asarray(want)):
+                raise
 
     check()
+
+
+def is_rounding(case: Stacked, got: Any, want: Any) -> bool:
+    """Whether results differ by no more than 4 times what they change by if the inputs change by 256 ulps of 1.
+
+    The elementary functions of NumPy and XLA differ by some ulps. Programs that subtract nearly equal numbers, or are
+    near a singularity, multiply that by thousands.
+    """
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return False
+    moved = [in_python(case, shift) for shift in (2.0**-44, -(2.0**-44))]
+    change = np.maximum(*[np.abs(m - got) for m in moved])
+    return bool((np.abs(got - want) <= 4 * change).all())
 
 
 @few(25)
