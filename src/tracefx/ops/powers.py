@@ -23,7 +23,7 @@ from tracefx.ops.arithmetic import mul, sub
 from tracefx.ops.basis import convert
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
-from tracefx.ops.elementwise import INEXACT, NUMBERS, Smooth, common_shape, operands
+from tracefx.ops.elementwise import INEXACT, NUMBERS, Smooth, bind_elementwise, common_shape
 from tracefx.ops.selection import where
 from tracefx.ops.transcendental import log
 
@@ -93,7 +93,7 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
     """
     if type(y) is int:
         return bind1(POW, x, y)  # an integer exponent stays one
-    return bind1(POW, *operands(x, y))
+    return bind_elementwise(POW, x, y)
 
 
 POW: Final = Pow()
