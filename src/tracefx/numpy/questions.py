@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_convertible
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import get_aval
@@ -41,7 +41,7 @@ def isscalar(element: object) -> bool:
     >>> isscalar(1.5), isscalar(np.ones(())), isscalar(np.ones(1))
     (True, True, False)
     """
-    return not get_aval(element).shape if is_arraylike(element) else np.isscalar(element)
+    return not get_aval(element).shape if is_convertible(element) else np.isscalar(element)
 
 
 def iterable(y: object) -> bool:
@@ -59,7 +59,7 @@ def iscomplexobj(x: object) -> bool:
     >>> iscomplexobj(1 + 0j), iscomplexobj(np.ones(2))
     (True, False)
     """
-    return dtypes.is_complex(get_aval(x).dtype) if is_arraylike(x) else bool(np.iscomplexobj(np.asarray(x)))
+    return dtypes.is_complex(get_aval(x).dtype) if is_convertible(x) else bool(np.iscomplexobj(np.asarray(x)))
 
 
 def isrealobj(x: object) -> bool:

@@ -24,7 +24,7 @@ from tracefx.core.handler import bind1
 from tracefx.core.kernels import QUIET, again, quietly
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive, Tangent, Transposable, Zero
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, as_value, plain, to_numpy
 from tracefx.ops import stablehlo
 from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, reduce_sum
 from tracefx.ops.casting import convert_host
@@ -42,8 +42,8 @@ COMPLEX_MENDED: Final = Domain(
 LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
 
 
-class UnequalShapesError(TypeError):
-    """The operands of an elementwise operation have different shapes."""
+class UnequalOperandsError(TypeError):
+    """The operands of an elementwise operation have different shapes or dtypes."""
 
 
 class Elementwise(Operation):
@@ -86,7 +86,7 @@ class Elementwise(Operation):
             return first
         self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
-            raise TypeError(
+            raise UnequalOperandsError(
                 f"{self.name} takes operands of one dtype, got {' and '.join(map(str, avals))}; convert them with "
                 "astype, or use the function of tracefx.numpy, which promotes"
             )
@@ -201,7 +201,7 @@ def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
     for aval in avals:
         if aval.shape and aval.shape != shape:
             if shape:
-                raise UnequalShapesError(
+                raise UnequalOperandsError(
                     f"{prim.name} takes operands of one shape (or without axes), got {' and '.join(map(str, avals))}; "
                     "broadcast them first, or use the function of tracefx.numpy, which broadcasts"
                 )
@@ -321,25 +321,26 @@ def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
         x = number(x, y.aval.dtype)
     try:
         return bind1(prim, x, y)
-    except UnequalShapesError:  # rare, so the check is not repeated before every call
+    except UnequalOperandsError:  # rare, so the check is not repeated before every call
         return bind1(prim, *broadcast_operands(prim, x, y))
 
 
 def bind_elementwise(prim: Primitive, *args: ArrayLike) -> Array:
     """Apply an elementwise operation to the arguments of a function, broadcasting axes of size 1."""
-    values = operands(*args)
     try:
-        return bind1(prim, *values)
-    except UnequalShapesError:
-        return bind1(prim, *broadcast_operands(prim, *values))
+        return bind1(prim, *operands(*args))
+    except UnequalOperandsError:
+        return bind1(prim, *broadcast_operands(prim, *args))
 
 
 def broadcast_operands(prim: Primitive, *args: ArrayLike) -> list[Value]:
     """Operands of equal rank, or without axes, broadcast along axes of size 1 to their common shape.
 
+    Numbers of subclasses of Python's, such as members of an `IntEnum`, take the dtype of the arrays.
+
     Raises `TypeError` if ranks or sizes differ.
     """
-    values = [as_value(a) for a in args]
+    values = operands(*[plain(a) for a in args])
     shapes = [v.aval.shape for v in values if v.aval.shape]
     got = " and ".join(str(v.aval) for v in values)
     if len({len(s) for s in shapes}) > 1:

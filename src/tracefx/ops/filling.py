@@ -19,7 +19,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
     MappedAxis,
 )
-from tracefx.core.values import Value, as_value
+from tracefx.core.values import Value, as_value, key_of_word
 from tracefx.ops.basis import (
     broadcast_in_dim,
     convert,
@@ -116,8 +116,10 @@ def full_like(
 
 
 def _scalar_as(x: Value, dtype: DType, weak: bool) -> Value:
-    """A scalar of another type; a literal stays one."""
+    """A scalar of another type; a literal stays one. An integer stands for a random key of such words."""
     if isinstance(x, Literal):
+        if dtypes.is_key(dtype) and type(x.val) is int:
+            return key_of_word(x.val, dtype)
         return Literal(python_type(dtype)(convert_host(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
     return convert(x, dtype, weak)
 

@@ -329,7 +329,7 @@ def _default_fill(dtype: DType) -> Scalar:
     if dtypes.is_bool(dtype):
         return True
     if dtypes.is_key(dtype):
-        return 0
+        return 2**32 - 1  # the greatest word, as unsigned integers have
     return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
