@@ -357,7 +357,7 @@ def _count(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, ke
     """How many elements each result is made of, in the dtype of `x`."""
     if where is None:
         count = math.prod(x.aval.shape[i] for i in over)
-        return Literal(float(count), ShapedArray((), x.aval.dtype))
+        return to_type(count, x.aval.dtype)
     mask = broadcast_to(_mask(name, where), broadcast_shapes(name, x.aval.shape, as_value(where).aval.shape))
     return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
 
@@ -382,7 +382,7 @@ def mean(
     over = axes("mean", axis, x.aval.ndim)
     result = _mean_dtype("mean", x, dtype)
     x = retyped(x, _computed(result))
-    total = sum(x, over, keepdims=keepdims, where=where)
+    total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the dtype asked for, even int8
     return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
 
 
@@ -554,6 +554,9 @@ def _so_far(
         x = retyped(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
     elif dtypes.is_bool(x.aval.dtype):
         x = retyped(x, dtypes.default_int())
+    if dtypes.is_bool(x.aval.dtype):  # sums are logical or, products logical and: extremes of 0 and 1
+        extreme = cumulative.cummax if fold is cumulative.cumsum else cumulative.cummin
+        return as_array(retyped(extreme(retyped(x, dtypes.int8), along), dtypes.bool_))
     return fold(retyped(x, x.aval.dtype), along)
 
 
