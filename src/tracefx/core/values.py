@@ -185,6 +185,8 @@ class ConcreteArray(Array):
             return f"Array({self.aval}, words={words_of(self.numpy()).tolist()})"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.aval.weak_type else ""
+        if not self.aval.size:
+            return f"Array([], shape={self.aval.shape}, dtype={self.aval.dtype}{weak})"
         return f"Array({body}, dtype={self.aval.dtype}{weak})"
 
     @override

@@ -547,7 +547,7 @@ def _so_far(
     name: str, a: ArrayLike, axis: int | None, dtype: DTypeLike | None, fold: Callable[[ArrayLike, int], Array]
 ) -> Array:
     x = operand(a, f"{name}: a")
-    if axis is None:
+    if axis is None or not x.aval.shape:
         x = reshape(x, (x.aval.size,))
     along = axis_of(name, 0 if axis is None else axis, x.aval.ndim)
     if dtype is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, final
 
-import numpy as np
 from typing_extensions import override
 
 from tracefx.core import dtypes
