@@ -130,7 +130,10 @@ def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
             require_no_mask(x)
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
         return from_numpy(numbers_as(np.asarray(x), dtype), dtype)
-    return as_array(to_type(x if isinstance(x, Array) else plain(x), dtype, what="array: object"))
+    x = x if isinstance(x, Array) else plain(x)
+    if type(x) is int and dtypes.is_integer(dtype):
+        return as_array(Literal(x, ShapedArray((), dtype)))  # refuses what the dtype can't hold
+    return as_array(to_type(x, dtype, what="array: object"))
 
 
 def _from_foreign(x: object, dtype: DType | None) -> Array:
@@ -169,7 +172,10 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
         found = [numbers_as(np.asarray(leaf), dtype) for leaf in leaves]
         data = np.concatenate([part.reshape(-1) for part in found])
     else:
-        data = numbers_as(np.array(leaves), dtype)
+        data = np.array(leaves)
+        if data.dtype == object:  # an integer has more than 64 bits
+            data = np.array([float(leaf) if type(leaf) is int else leaf for leaf in leaves])
+        data = numbers_as(data, dtype)
     return _owned(data.reshape(sizes))
 
 
@@ -215,11 +221,12 @@ def full(
     Array([7., 7.], dtype=float16)
     """
     sizes = sizes_of("full", shape)
-    value = operand(fill_value, "full: fill_value")
-    if dtype is not None:
-        value = _element(fill_value, dtypes.as_dtype(dtype, "full: dtype"))
+    if dtype is None:
+        value = operand(fill_value, "full: fill_value")
+    else:
+        value = _element(fill_value, dtypes.as_dtype(dtype, "full: dtype"), what="full: fill_value")
     return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
+        basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device
     )
 
 
@@ -254,7 +261,14 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | N
 
 def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
-    return basis.broadcast_in_dim(_element(fill, new), sizes_of(name, sizes), ())
+    return _repeated(_element(fill, new), sizes_of(name, sizes))
+
+
+def _repeated(x: Value, sizes: Shape) -> Array:
+    """An array of this shape, every element `x`, which has no axes. Programs have no operations on float0."""
+    if x.aval.dtype == dtypes.float0:
+        return from_numpy(np.zeros(sizes, dtypes.float0), dtypes.float0)
+    return basis.broadcast_in_dim(x, sizes, ())
 
 
 def _element(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
@@ -298,7 +312,7 @@ def _filled(
     else:
         value = _element(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
     return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
+        basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device
     )
 
 
