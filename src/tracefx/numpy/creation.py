@@ -225,9 +225,7 @@ def full(
         value = operand(fill_value, "full: fill_value")
     else:
         value = _element(fill_value, dtypes.as_dtype(dtype, "full: dtype"), what="full: fill_value")
-    return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device
-    )
+    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
 
 
 @by_numpy(arrays=0)
@@ -311,9 +309,7 @@ def _filled(
         value = _element(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
         value = _element(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
-    return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device
-    )
+    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
 
 
 @by_numpy()

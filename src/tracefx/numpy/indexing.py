@@ -22,7 +22,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value, from_jaxs
+from tracefx.core.values import ConcreteArray, Value, from_jaxs, require_no_mask
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
@@ -251,6 +251,8 @@ def _read(part: IndexPart) -> _Read:
             f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
             f"of type {type(part).__name__}"
         )
+    if isinstance(part, np.ndarray):
+        require_no_mask(part)
     dtype = dtypes.as_dtype(part.dtype, "the dtype of an index")
     if dtypes.is_bool(dtype):
         mask = part.concrete(MaskIndexError) if isinstance(part, Array) else part

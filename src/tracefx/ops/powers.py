@@ -33,6 +33,15 @@ T = TypeVar("T")
 # ------------------------------------------------------------------ pow
 
 
+def power(x: NDArray, y: NDArray) -> NDArray:
+    """NumPy's `power`. For a single exponent of 0.5 NumPy takes the square root, which -inf and -0.0 lack."""
+    if np.ndim(y) == 0 and y == 0.5 and np.any(np.less_equal(x, 0)):
+        filled: NDArray = np.power(np.atleast_1d(x), np.full(np.shape(x) or (1,), y, x.dtype)).reshape(np.shape(x))
+        return filled
+    out: NDArray = np.power(x, y)
+    return out
+
+
 @final
 class Pow(Smooth):
     """A float or complex base; an exponent of its dtype or of any integer dtype."""
@@ -57,7 +66,7 @@ class Pow(Smooth):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, y = args[0], cast(args[1], args[0].dtype)
-        out: NDArray = np.power(x, y)
+        out = power(x, y)
         if dtypes.is_complex(x.dtype):
             out = np.where(
                 (x == 0) & (y.imag != 0), x.dtype.type(complex(np.nan, np.nan)), out
