@@ -365,10 +365,8 @@ class Array(Located):
             raise TypeError(f"view: type must be None, since there is one class of arrays; got {type!r}")
         return METHODS.value.view(self, dtype)
 
-    def byteswap(self, inplace: bool = False) -> Array:
+    def byteswap(self) -> Array:
         """The array with the bytes of each element in reverse order."""
-        if inplace:
-            raise ValueError("byteswap: inplace must be False, since arrays never change")
         return METHODS.value.byteswap(self)
 
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:

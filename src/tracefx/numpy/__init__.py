@@ -368,8 +368,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
     from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
     from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
-    from tracefx.numpy.views import byteswap as byteswap
-    from tracefx.numpy.views import view
+    from tracefx.numpy.views import byteswap, view
     from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
 else:  # type checkers would take it to have any name
 
@@ -458,4 +457,4 @@ __all__ += ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "hist
 __all__ += ["nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd"]
 __all__ += ["nansum", "nanvar"]
 __all__ += ["__array_namespace_info__"]
-__all__ += ["view"]
+__all__ += ["byteswap", "view"]

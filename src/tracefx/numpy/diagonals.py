@@ -202,6 +202,7 @@ def trace(
     no_out("trace", out)
     if isinstance(offset, Tracer):
         x = moveaxis(as_array(operand(a, "trace: a")), (axis1, axis2), (-2, -1))
-        on = basis.broadcast_to(_on("trace", *x.shape[-2:], offset), x.shape)
+        n, m = x.shape[-2:]
+        on = basis.broadcast_to(_on("trace", n, m, offset), x.shape)
         return sum(choose(on, x, like(x, False)), (-2, -1), dtype)
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)

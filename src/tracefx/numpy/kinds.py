@@ -191,7 +191,7 @@ def issubdtype(arg1: DTypeLike | AbstractType | type | None, arg2: DTypeLike | A
 def _supported(x: object) -> DType | None:
     """The dtype of tracefx that `x` names, if any."""
     try:
-        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type,call-overload]  # refused there
+        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type]  # refused there
     except TypeError:
         return None
 

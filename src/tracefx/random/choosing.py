@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -98,8 +97,6 @@ def choice(
     (3,)
     """
     one, _ = checked("choice", key)
-    if not isinstance(shape, Sequence):
-        raise TypeError(f"choice: shape must be a sequence of integers, got {shape!r}")
     sizes = sizes_of("choice", shape)
     array = None if not get_aval(a).shape else as_array(a)
     place = 0 if array is None else axis_of("choice", axis, array.ndim)
