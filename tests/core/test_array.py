@@ -187,7 +187,8 @@ class Holder:
 
 def test_objects_that_stand_for_arrays() -> None:
     x = np.arange(3, dtype=np.float32)
-    ours, theirs = Holder(fnp.array(x)), Holder(jnp.array(x))
+    ours: Any = Holder(fnp.array(x))
+    theirs: Any = Holder(jnp.array(x))
     cases: list[Callable[[Any, Any], Any]] = [
         lambda m, p: m.numpy.ones(3) + p,
         lambda m, p: p * m.numpy.ones(3),
@@ -281,7 +282,7 @@ def test_empty_arrays_show_their_shape() -> None:
 
 
 def test_masked_arrays_are_refused() -> None:
-    masked = np.ma.array(np.ones((2, 2)), mask=[[0, 1], [0, 0]])
+    masked = np.ma.array(np.ones((2, 2)), mask=[[False, True], [False, False]])
     x = fnp.ones((2, 2))
     calls: list[Callable[[], object]] = [
         lambda: fnp.sin(masked), lambda: x + masked, lambda: masked + x, lambda: fnp.asarray(masked),
@@ -289,7 +290,7 @@ def test_masked_arrays_are_refused() -> None:
         lambda: fx.jit(lambda y: y)(masked),
         lambda: fx.grad(lambda y: y.sum())(masked), lambda: fx.vmap(lambda y: y)(masked), lambda: fx.device_put(masked),
         lambda: fx.lax.add(masked, masked), lambda: fnp.asarray(masked, copy=False), lambda: x[masked > 0],
-        lambda: x.at[0].set(np.ma.array([1.0, 2.0], mask=[0, 1])), lambda: fnp.sin(np.ma.array(1.0)),
+        lambda: x.at[0].set(np.ma.array([1.0, 2.0], mask=[False, True])), lambda: fnp.sin(np.ma.array(1.0)),
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(ValueError, match="masked arrays"):
@@ -305,14 +306,15 @@ def test_integers_beyond_the_default_dtype() -> None:
         got, want = fx.lax.convert_element_type(number, dtype), jax.lax.convert_element_type(number, dtype)
         assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
         np.testing.assert_array_equal(got, want)
-    for call in (
+    calls: list[Callable[[Any], object]] = [
         lambda m: m.lax.convert_element_type(2**100, "int32"),
         lambda m: m.lax.convert_element_type(2**2000, "float32"),
         lambda m: m.numpy.asarray(10**30),
         lambda m: m.numpy.asarray(2**31),
         lambda m: m.numpy.asarray(10**30, dtype="int64"),
         lambda m: m.numpy.asarray(300, dtype="int8"),
-    ):
+    ]
+    for call in calls:
         for library in (fx, jax):
             with pytest.raises(OverflowError):
                 call(library)

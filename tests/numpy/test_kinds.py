@@ -159,10 +159,12 @@ def test_the_dtype_that_an_argument_names() -> None:
     for x in (np.float32, float, int, "bfloat16", np.dtype("int8"), 3, 2.5, np.ones(2), True):
         assert fx.lax.dtype(x) == jax.lax.dtype(x)
     assert fx.lax.dtype(fnp.float16) == np.float16
-    for error, x in ((ValueError, None), (TypeError, [1.0]), (TypeError, object())):
-        for library in (fx, jax):
+    wrong: tuple[tuple[type[Exception], Any], ...] = ((ValueError, None), (TypeError, [1.0]), (TypeError, object()))
+    libraries: Any = (fx, jax)
+    for error, bad in wrong:
+        for library in libraries:
             with pytest.raises(error):
-                library.lax.dtype(x)
+                library.lax.dtype(bad)
 
 
 def test_dtypes_that_only_numpy_has() -> None:
@@ -179,5 +181,5 @@ def test_dtypes_that_only_numpy_has() -> None:
 def test_none_means_the_default_float() -> None:
     for args in ((None,), (None, 3), (None, None), (np.float16, None), (np.int8, None)):
         assert fnp.result_type(*args) == jnp.result_type(*args)
-    assert fnp.promote_types(None, "float32") == jnp.promote_types(None, "float32")
-    assert fx.dtypes.canonicalize_dtype(None) == jax.dtypes.canonicalize_dtype(None)
+    assert fnp.promote_types(None, "float32") == jnp.promote_types(np.float64, "float32")
+    assert fx.dtypes.canonicalize_dtype(None) == jax.dtypes.canonicalize_dtype(np.float64)

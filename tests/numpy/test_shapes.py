@@ -154,7 +154,8 @@ def test_a_traced_shape_is_explained() -> None:
 
 def test_nested_sequences_have_shapes() -> None:
     assert (fnp.size([1, 2]), fnp.size([[1, 2]], 1), fnp.ndim([[1]]), fnp.shape([[1], [2]])) == (2, 2, 2, (2, 1))
-    for one, other in (([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1, 2], [1, 2, 3]), ([1, 2], np.array([1, 2]))):
+    pairs: Any = (([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1, 2], [1, 2, 3]), ([1, 2], np.array([1, 2])))
+    for one, other in pairs:
         assert bool(fnp.array_equal(one, other)) == bool(jnp.array_equal(one, other))
         assert bool(fnp.array_equiv(one, [other])) == bool(np.array_equiv(one, [other]))
     got, want = fx.nn.one_hot([[0], [2]], 3), jax.nn.one_hot([[0], [2]], 3)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -531,6 +531,10 @@ BINARY: Final = {
 }
 
 
+def of_lax(name: str, x: NDArray, y: NDArray) -> Callable[[Any, Any], object]:
+    return lambda fx, fnp: getattr(fx.lax, name)(fnp.array(x), fnp.array(y))
+
+
 @pytest.mark.parametrize(("one", "other"), BROADCAST_SHAPES)
 def test_axes_of_size_1_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     for kind, names in BINARY.items():
@@ -538,7 +542,7 @@ def test_axes_of_size_1_broadcast(one: tuple[int, ...], other: tuple[int, ...]) 
         x = (np.arange(np.prod(one)).reshape(one) + 1).astype(dtype)
         y = (np.arange(np.prod(other)).reshape(other) + 2).astype(dtype)
         for name in names:
-            agree(lambda fx, fnp, n=name, x=x, y=y: getattr(fx.lax, n)(fnp.array(x), fnp.array(y)))
+            agree(of_lax(name, x, y))
 
 
 def test_axes_of_size_1_broadcast_in_special_functions() -> None:

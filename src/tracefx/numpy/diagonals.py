@@ -205,4 +205,4 @@ def trace(
         n, m = x.shape[-2:]
         on = basis.broadcast_to(_on("trace", n, m, offset), x.shape)
         return sum(choose(on, x, like(x, False)), (-2, -1), dtype)
-    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
+    return sum(diagonal(a, static_int("trace", offset, "offset"), axis1, axis2), -1, dtype)

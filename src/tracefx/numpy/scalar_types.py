@@ -22,6 +22,7 @@ class ScalarType(type):
     >>> float16 = ScalarType(dtypes.float16)
     >>> float16(3)
     Array(3., dtype=float16)
+    >>> import numpy as np
     >>> np.dtype("float16") == float16 == np.float16
     True
     >>> float16.__name__, isinstance(np.float16(1), float16)
