@@ -336,3 +336,11 @@ def test_zeros_of_float0() -> None:
     assert fx.lax.full((2,), 0, float0).shape == (2,)
     _, slope = fx.jvp(lambda x: x, (fnp.arange(3),), (fnp.zeros(3, float0),))
     assert slope.dtype == float0
+
+
+def test_tracers_of_jax_are_no_arrays() -> None:
+    """They have an attribute `__jax_array__`, which is None."""
+    calls: list[Callable[[Any], Any]] = [fnp.sin, lambda x: fnp.ones(2) + x, fx.lax.neg, fnp.asarray]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"must be an? (array or a )?number|unsupported operand"):
+            jax.grad(call)(1.0)

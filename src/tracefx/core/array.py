@@ -49,13 +49,18 @@ def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
     )
 
 
+def stands_for_array(x: object) -> bool:
+    """Whether `x` has a method `__jax_array__`, which returns the array it stands for. JAX's tracers have None."""
+    return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
+
+
 def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     """Whether array functions take `x`: `is_arraylike`, or an object with a method `__jax_array__`."""
     return (  # `is_arraylike` written out, since every operator asks
         type(x) in _SCALARS
         or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
         or is_jaxs(x)
-        or hasattr(type(x), "__jax_array__")
+        or stands_for_array(x)
     )
 
 

@@ -224,9 +224,11 @@ def _as_rarer_dtype(x: DTypeLike, argument: str) -> DType:
         _refuse(x, argument)
     if isinstance(x, type) and x in _ABSTRACT:  # which NumPy 2.0 takes for one of their dtypes
         _refuse(x, argument)
+    if isinstance(x, str) and ("," in x or x.startswith("a")):  # records and text, for which NumPy may warn
+        _refuse(x, argument)
     try:
         dtype = np.dtype(x)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         _refuse(x, argument, error)
     found = _EXPLICIT.get(dtype)
     if found is None:

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_jaxs
+from tracefx.core.array import Array, ArrayLike, is_jaxs, stands_for_array
 from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
@@ -267,7 +267,7 @@ def plain(x: Any) -> ArrayLike:
             return float(x)
         if isinstance(x, complex):
             return complex(x)
-        if hasattr(type(x), "__jax_array__"):
+        if stands_for_array(x):
             return x.__jax_array__()  # type: ignore[no-any-return]  # checked by who asks
     return x  # type: ignore[no-any-return]  # as above
 

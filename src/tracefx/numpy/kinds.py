@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike, stands_for_array
 from tracefx.core.dtypes import DType, DTypeLike, Kind
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
@@ -72,7 +72,7 @@ def type_of(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     """The dtype and weak type that an argument has or says."""
     if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_of(x, what)
-    if hasattr(type(x), "__jax_array__"):
+    if stands_for_array(x):
         return dtype_of(x, what)  # type: ignore[arg-type]  # converted there
     # By identity: `float64` equals `float`, and is not weak.
     return dtypes.as_dtype(x, what), x is int or x is float or x is complex
