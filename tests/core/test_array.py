@@ -340,7 +340,7 @@ def test_zeros_of_float0() -> None:
 
 def test_tracers_of_jax_are_no_arrays() -> None:
     """They have an attribute `__jax_array__`, which is None."""
-    calls: list[Callable[[Any], Any]] = [fnp.sin, lambda x: fnp.ones(2) + x, fx.lax.neg, fnp.asarray]
+    calls: list[Callable[[Any], Any]] = [fnp.sin, fx.lax.neg, lambda x: fnp.add(x, 1)]
     for call in calls:
-        with pytest.raises(TypeError, match=r"must be an? (array or a )?number|unsupported operand"):
+        with pytest.raises(TypeError, match="must be an array or a number"):
             jax.grad(call)(1.0)
