@@ -16,6 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.numpy.agreement import both, check, f32, i32
 from tracefx import nn
 
@@ -88,7 +89,7 @@ def test_one_hot_along_a_mapped_axis() -> None:
 def test_bad_arguments() -> None:
     wrong: Any = nn
     cases: Any = (
-        (lambda: wrong.one_hot([1], 3), TypeError, "one_hot: x"),
+        (lambda: wrong.one_hot("a", 3), TypeError, "one_hot: x"),
         (lambda: wrong.one_hot(1.5, 3), TypeError, "integers"),
         (lambda: fx.jit(lambda n: nn.one_hot(1, n))(3), TypeError, "num_classes"),
         (lambda: wrong.one_hot(1, 3, axis=2), ValueError, "axis 2"),
@@ -100,3 +101,17 @@ def test_bad_arguments() -> None:
     for call, error, says in cases:
         with pytest.raises(error, match=says):
             call()
+
+
+def test_squareplus_does_not_overflow() -> None:
+    x = np.array([3e38, -3e38, 1e19, -1e19, -np.inf, np.inf, 2.0, -2.0], np.float32)
+    want = [3e38, 0.0, 1e19, 1e-19, 0.0, np.inf, 1 + math.sqrt(2), math.sqrt(2) - 1]
+    for wrap in (lambda f: f, fx.jit):
+        got = np.asarray(wrap(nn.squareplus)(x))
+        assert_near(got[np.isfinite(want)], np.asarray(want, np.float32)[np.isfinite(want)])
+        assert got[5] == np.inf
+    slopes = np.asarray(fx.vmap(fx.grad(nn.squareplus))(x[:4]))
+    np.testing.assert_array_equal(slopes[:3], [1.0, 0.0, 1.0])
+    near = np.linspace(-5, 5, 11, dtype=np.float32)
+    assert_near(nn.squareplus(near), jax.nn.squareplus(near))
+    assert nn.squareplus(3).weak_type == jax.nn.squareplus(3).weak_type

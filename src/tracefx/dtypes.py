@@ -39,14 +39,16 @@ __all__ = [
 bfloat16 = ml_dtypes.bfloat16
 
 
-def canonicalize_dtype(dtype: DTypeLike, allow_extended_dtype: bool = False) -> DType:
+def canonicalize_dtype(dtype: DTypeLike | None, allow_extended_dtype: bool = False) -> DType:
     """The dtype that NumPy arrays of a dtype take when they come in: 64 bits become 32, unless `enable_x64` is on.
+
+    None means float64 before that, as in NumPy.
 
     >>> canonicalize_dtype("int64"), canonicalize_dtype("bfloat16")
     (dtype('int32'), dtype(bfloat16))
     """
     del allow_extended_dtype  # random keys have dtypes as numbers do
-    return core.canonicalize(core.as_dtype(dtype, "canonicalize_dtype: dtype"))
+    return core.canonicalize(core.as_dtype(core.float64 if dtype is None else dtype, "canonicalize_dtype: dtype"))
 
 
 def itemsize_bits(dtype: DTypeLike) -> int:
@@ -59,10 +61,10 @@ def itemsize_bits(dtype: DTypeLike) -> int:
 
 
 @overload
-def result_type(*args: ArrayLike | DTypeLike, return_weak_type_flag: Literal[False] = ...) -> DType: ...
+def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: Literal[False] = ...) -> DType: ...
 @overload
-def result_type(*args: ArrayLike | DTypeLike, return_weak_type_flag: Literal[True]) -> tuple[DType, bool]: ...
-def result_type(*args: ArrayLike | DTypeLike, return_weak_type_flag: bool = False) -> DType | tuple[DType, bool]:
+def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: Literal[True]) -> tuple[DType, bool]: ...
+def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: bool = False) -> DType | tuple[DType, bool]:
     """The dtype in which the arguments, arrays or dtypes, meet; and, if that is asked for, whether it is weak.
 
     >>> result_type(1, 2.5, return_weak_type_flag=True)

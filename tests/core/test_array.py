@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import operator
 import pickle
 from collections.abc import Callable
@@ -174,3 +175,172 @@ HUGE: dict[str, Callable[[], fx.Array]] = {
 @pytest.mark.parametrize("make", HUGE.values(), ids=HUGE)
 def test_numbers_too_large_for_their_dtype_are_infinite_without_a_warning(make: Callable[[], fx.Array]) -> None:
     assert np.isposinf(np.asarray(make())).all()
+
+
+class Holder:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __jax_array__(self) -> Any:
+        return self.value
+
+
+def test_objects_that_stand_for_arrays() -> None:
+    x = np.arange(3, dtype=np.float32)
+    ours: Any = Holder(fnp.array(x))
+    theirs: Any = Holder(jnp.array(x))
+    cases: list[Callable[[Any, Any], Any]] = [
+        lambda m, p: m.numpy.ones(3) + p,
+        lambda m, p: p * m.numpy.ones(3),
+        lambda m, p: m.numpy.ones(3) < p,
+        lambda m, p: m.numpy.ones(3) == p,
+        lambda m, p: m.numpy.ones((3, 3)) @ p,
+        lambda m, p: m.numpy.asarray(p),
+        lambda m, p: m.numpy.array([p, p]),
+        lambda m, p: m.numpy.stack([p, p]),
+        lambda m, p: m.numpy.concatenate([p, p]),
+        lambda m, p: m.numpy.zeros_like(p),
+        lambda m, p: m.lax.convert_element_type(p, int),
+        lambda m, p: m.jit(lambda y: y + p)(x),
+        lambda m, p: m.grad(lambda y: (y * p).sum())(x),
+    ]
+    for case in cases:
+        got, want = case(fx, ours), case(jax, theirs)
+        assert (got.shape, got.dtype, got.weak_type) == (want.shape, want.dtype, want.weak_type)
+        np.testing.assert_array_equal(got, want)
+    assert fnp.shape(ours) == (3,)
+    assert fnp.sin(ours).shape == (3,)  # where JAX refuses
+    with pytest.raises(TypeError, match="must be an array or a number"):
+        fx.jit(lambda y: y)(ours)  # as JAX does
+
+
+class Small(enum.IntEnum):
+    ONE = 1
+    TWO = 2
+
+
+class Part(float, enum.Enum):
+    HALF = 0.5
+    MORE = 1.5
+
+
+class Count(int):
+    pass
+
+
+def test_members_of_enums_are_numbers() -> None:
+    cases: list[Callable[[Any], Any]] = [
+        lambda m: m.numpy.ones(3, "int8") + Small.ONE,
+        lambda m: Small.TWO * m.numpy.ones(3),
+        lambda m: m.numpy.ones(3, "bfloat16") * Part.HALF,
+        lambda m: Part.HALF * m.numpy.ones(3),
+        lambda m: m.numpy.ones(3) ** Small.TWO,
+        lambda m: m.numpy.array([1, 2]) == Small.ONE,
+        lambda m: m.numpy.asarray(Small.ONE),
+        lambda m: m.numpy.asarray(Part.HALF),
+        lambda m: m.numpy.array([Small.ONE, Small.TWO]),
+        lambda m: m.numpy.array([Part.HALF, 1]),
+        lambda m: m.numpy.asarray(Small.ONE, dtype="int8"),
+        lambda m: m.numpy.where(True, Small.ONE, 1.0),
+        lambda m: m.numpy.full(2, Part.HALF),
+        lambda m: m.numpy.arange(Small.TWO),
+        lambda m: m.numpy.result_type(Small.ONE),
+        lambda m: m.lax.add(m.numpy.ones(3, int), Small.ONE),
+        lambda m: m.lax.mul(m.numpy.ones(3), Part.HALF),
+        lambda m: m.jit(lambda x: x + 1)(Small.ONE),
+        lambda m: m.grad(lambda x: x * x)(Part.HALF),
+        lambda m: m.lax.fori_loop(0, Small.TWO, lambda i, x: x + Small.ONE, 0),
+        lambda m: m.lax.switch(Small.ONE, [lambda: 1, lambda: 2]),
+        lambda m: m.lax.cond(Small.ONE, lambda: 1, lambda: 2),
+        lambda m: m.numpy.ones(3).at[Small.ONE].set(Small.TWO),
+        lambda m: m.numpy.ones(3) + Count(3),
+        lambda m: m.numpy.maximum(Small.ONE, Small.TWO),
+    ]
+    for case in cases:
+        got, want = case(fx), case(jax)
+        if not isinstance(want, jax.Array):
+            assert got == want
+            continue
+        assert (got.shape, got.dtype, got.weak_type) == (want.shape, want.dtype, want.weak_type)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+    assert (fx.lax.add(fnp.ones(2, "int8"), Small.ONE) == 2).all()
+
+
+def test_bytes_in_reverse_order() -> None:
+    for dtype in ("int16", "float32", "uint8", "bool", "float64"):
+        x = np.arange(3).astype(dtype)
+        for wrap in (lambda f: f, fx.jit, fx.vmap):
+            got = np.asarray(wrap(lambda y: y.byteswap())(fnp.array(x, dtype=dtype)))
+            np.testing.assert_array_equal(got, np.asarray(jnp.array(x, dtype=dtype).byteswap()))
+    np.testing.assert_array_equal(fnp.array([1 + 2j]).byteswap().byteswap(), [1 + 2j])
+
+
+def test_empty_arrays_show_their_shape() -> None:
+    for shape in ((0,), (0, 5), (5, 0), (2, 0, 3)):
+        for dtype in ("float32", "bfloat16", "int8", "bool", "complex64"):
+            assert repr(fnp.zeros(shape, dtype)) == repr(jnp.zeros(shape, dtype))
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.array(np.ones((2, 2)), mask=[[False, True], [False, False]])
+    x = fnp.ones((2, 2))
+    calls: list[Callable[[], object]] = [
+        lambda: fnp.sin(masked), lambda: x + masked, lambda: masked + x, lambda: fnp.asarray(masked),
+        lambda: fnp.array([masked, masked]), lambda: fnp.asarray(masked, dtype="float16"),
+        lambda: fx.jit(lambda y: y)(masked),
+        lambda: fx.grad(lambda y: y.sum())(masked), lambda: fx.vmap(lambda y: y)(masked), lambda: fx.device_put(masked),
+        lambda: fx.lax.add(masked, masked), lambda: fnp.asarray(masked, copy=False), lambda: x[masked > 0],
+        lambda: x.at[0].set(np.ma.array([1.0, 2.0], mask=[False, True])), lambda: fnp.sin(np.ma.array(1.0)),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ValueError, match="masked arrays"):
+            call()
+
+
+def test_integers_beyond_the_default_dtype() -> None:
+    for number, dtype in (
+        (2**100, "float32"), (2**40, "float32"), (2**40, "int64"), (2**40, "int32"), (2**63, "uint64"),
+        (-(2**63) - 1, "float64"), (2**100, "complex64"), (2**100, "bool"), (2**40, "uint8"),
+        (np.int64(2**40), "float32"),
+    ):  # fmt: skip
+        got, want = fx.lax.convert_element_type(number, dtype), jax.lax.convert_element_type(number, dtype)
+        assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
+        np.testing.assert_array_equal(got, want)
+    calls: list[Callable[[Any], object]] = [
+        lambda m: m.lax.convert_element_type(2**100, "int32"),
+        lambda m: m.lax.convert_element_type(2**2000, "float32"),
+        lambda m: m.numpy.asarray(10**30),
+        lambda m: m.numpy.asarray(2**31),
+        lambda m: m.numpy.asarray(10**30, dtype="int64"),
+        lambda m: m.numpy.asarray(300, dtype="int8"),
+    ]
+    for call in calls:
+        for library in (fx, jax):
+            with pytest.raises(OverflowError):
+                call(library)
+    with pytest.raises(OverflowError, match=r"out of bounds for int32.*such as int64 or float32"):
+        fnp.asarray(10**30)
+    np.testing.assert_array_equal(fnp.asarray([10**30, 1.5]), jnp.asarray([10**30, 1.5]))
+
+
+def test_zeros_of_float0() -> None:
+    float0 = fx.dtypes.float0
+    for got in (
+        fnp.zeros(3, float0),
+        fnp.ones(3, float0),
+        fnp.full(3, 0, float0),
+        fx.jit(lambda: fnp.zeros(3, float0))(),
+    ):
+        assert (got.shape, got.dtype) == ((3,), float0)
+    assert fnp.zeros_like(fnp.ones(3), dtype=float0).dtype == float0
+    assert fx.lax.full((2,), 0, float0).shape == (2,)
+    _, slope = fx.jvp(lambda x: x, (fnp.arange(3),), (fnp.zeros(3, float0),))
+    assert slope.dtype == float0
+
+
+def test_tracers_of_jax_are_no_arrays() -> None:
+    """They have an attribute `__jax_array__`, which is None."""
+    calls: list[Callable[[Any], Any]] = [fnp.sin, fx.lax.neg, lambda x: fnp.add(x, 1)]
+    for call in calls:
+        with pytest.raises(TypeError, match="must be an array or a number"):
+            jax.grad(call)(1.0)

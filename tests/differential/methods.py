@@ -143,6 +143,12 @@ RECORDS: Final[tuple[Record, ...]] = (
     attribute("nbytes", call(X), is_plain=True),
     attribute("weak_type", call(X), call(Weak(X)), is_plain=True),
     method(
+        "byteswap",
+        values=(call(X), call(np.arange(3, dtype=np.int16)), call(np.arange(3, dtype=np.uint8)), call(bools(True))),
+        dtypes=(),
+        derivatives=False,
+    ),
+    method(
         "view",
         values=(
             call(X, "int32"),

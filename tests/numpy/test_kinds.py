@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any, Final
 
 import jax
@@ -100,3 +102,84 @@ def test_limits_are_python_numbers(name: str) -> None:
     assert repr(ours).endswith(f"dtype={ours.dtype})")
     with pytest.raises(AttributeError):
         _ = ours.no_such_limit
+
+
+def test_scalar_types_are_classes() -> None:
+    for name in ("float32", "bfloat16", "int8", "complex64", "bool_"):
+        ours, theirs = getattr(fnp, name), getattr(jnp, name)
+        assert (ours.__name__, ours.__qualname__) == (theirs.__name__, theirs.__qualname__)
+        assert isinstance(ours, type)
+        for x in (1, 1.0, True, np.float32(1), np.int8(1), np.bool_(True)):
+            assert isinstance(x, ours) == isinstance(x, theirs), (name, x)
+        assert not isinstance(ours(1), ours)
+        assert isinstance(1, int | ours)
+        assert pickle.loads(pickle.dumps(ours)) is ours
+        assert copy.deepcopy(ours) is ours
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "a, b",
+        "f4,f4",
+        "i4, (",
+        "",
+        "nonsense",
+        "a",
+        b"f4",
+        None,
+        3,
+        [1],
+        {"a": 1},
+        ("f4", 2),
+        object(),
+        list,
+        Exception,
+    ],
+    ids=repr,
+)
+def test_scalar_types_equal_nothing_else(other: object) -> None:
+    assert (fnp.float32 == other) is False
+    assert (other == fnp.float32) is False
+    assert fnp.float32 != other
+    assert other not in (fnp.float32, fnp.float64)
+
+
+def test_scalar_types_equal_what_names_their_dtype() -> None:
+    for other in (np.float32, np.dtype("float32"), "float32", "f4", "single"):
+        assert fnp.float32 == other
+        assert other == fnp.float32
+        assert fnp.float64 != other
+    assert fnp.float64 in (float,)
+    assert fnp.float32 != np.float64
+    assert (fnp.float32 == fnp.ones(2)) is False
+
+
+def test_the_dtype_that_an_argument_names() -> None:
+    for x in (np.float32, float, int, "bfloat16", np.dtype("int8"), 3, 2.5, np.ones(2), True):
+        assert fx.lax.dtype(x) == jax.lax.dtype(x)
+    assert fx.lax.dtype(fnp.float16) == np.float16
+    wrong: tuple[tuple[type[Exception], Any], ...] = ((ValueError, None), (TypeError, [1.0]), (TypeError, object()))
+    libraries: Any = (fx, jax)
+    for error, bad in wrong:
+        for library in libraries:
+            with pytest.raises(error):
+                library.lax.dtype(bad)
+
+
+def test_dtypes_that_only_numpy_has() -> None:
+    for one, other in (
+        (np.float32, object), (object, object), (float, object), (object, np.floating), (str, np.floating),
+        (np.str_, np.character), (np.dtype("U3"), np.character), ("O", object), (np.datetime64, np.generic),
+        (np.float32, str), (jnp.bfloat16, object),
+    ):  # fmt: skip
+        assert fnp.issubdtype(one, other) == jnp.issubdtype(one, other), (one, other)
+    with pytest.raises(TypeError, match="no dtype"):
+        fnp.issubdtype(1, fnp.floating)  # type: ignore[arg-type]  # which is the point
+
+
+def test_none_means_the_default_float() -> None:
+    for args in ((None,), (None, 3), (None, None), (np.float16, None), (np.int8, None)):
+        assert fnp.result_type(*args) == jnp.result_type(*args)
+    assert fnp.promote_types(None, "float32") == jnp.promote_types(np.float64, "float32")
+    assert fx.dtypes.canonicalize_dtype(None) == jax.dtypes.canonicalize_dtype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -103,3 +104,63 @@ def test_linspace_and_its_step() -> None:
             check(fnp.linspace(0, 2, num, endpoint, retstep=True), jnp.linspace(0, 2, num, endpoint, retstep=True))
     check(fnp.linspace(0, ones, 3, retstep=True), jnp.linspace(0, jax_ones, 3, retstep=True))
     check(fnp.linspace(0, 9, 4, retstep=True, dtype=int), jnp.linspace(0, 9, 4, retstep=True, dtype=int))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "symmetric"])
+def test_odd_reflections(mode: Any) -> None:
+    for host in (
+        i32([[3, 1, 7, 4], [0, 2, 9, 5]]),
+        f32([[1, 4, 9], [2, 0.5, 3]]),
+        i32([[5, 2]]),
+        np.arange(3, dtype=np.uint8),
+    ):
+        x, y = both(host)
+        for width in (1, 2, (2, 3), 11):
+            check(fnp.pad(x, width, mode, reflect_type="odd"), jnp.pad(y, width, mode, reflect_type="odd"))
+            check(fnp.pad(x, width, mode, reflect_type="even"), jnp.pad(y, width, mode, reflect_type="even"))
+    x, y = both(f32([1, 4, 9]))
+    compiled = fx.jit(lambda x: fnp.pad(x, 4, mode, reflect_type="odd"))
+    check(compiled(x), jnp.pad(y, 4, mode, reflect_type="odd"))
+    slopes = fx.grad(lambda x: (fnp.pad(x, 4, mode, reflect_type="odd") ** 2).sum())(x)
+    check(slopes, jax.grad(lambda x: (jnp.pad(x, 4, mode, reflect_type="odd") ** 2).sum())(y))
+    edge = fnp.pad(fnp.array([fnp.inf, 2.0, 3.0]), 1, "reflect", reflect_type="odd")
+    np.testing.assert_array_equal(edge, [np.inf, np.inf, 2.0, 3.0, 4.0])
+    for bad in (
+        {"mode": "edge", "reflect_type": "odd"},
+        {"mode": mode, "reflect_type": "other"},
+        {"mode": mode, "of": 1},
+    ):
+        with pytest.raises(ValueError, match=r"pad: (reflect_type|of)"):
+            fnp.pad(x, 1, **bad)
+
+
+def test_padding_by_a_function() -> None:
+    def ends(vector: Any, widths: tuple[int, int], axis: int, kwargs: Any) -> Any:
+        vector = vector.at[: widths[0]].set(kwargs.get("low", 7) * (axis + 1))
+        return vector.at[vector.shape[0] - widths[1] :].set(vector.sum())
+
+    x, y = both(f32([[1, 2, 3], [4, 5, 6]]))
+    for width in (1, (2, 1), ((0, 1), (2, 0))):
+        check(fnp.pad(x, width, ends), jnp.pad(y, width, ends))
+        check(fnp.pad(x, width, ends, low=3), jnp.pad(y, width, ends, low=3))
+        check(fx.jit(lambda x, w=width: fnp.pad(x, w, ends))(x), jnp.pad(y, width, ends))
+    slopes = fx.grad(lambda x: (fnp.pad(x, 1, ends) ** 2).sum())(x)
+    check(slopes, jax.grad(lambda x: (jnp.pad(x, 1, ends) ** 2).sum())(y))
+    seen: list[int] = []
+
+    def recording(vector: Any, widths: tuple[int, int], axis: int, kwargs: Any) -> Any:
+        seen.append(axis)
+        return vector
+
+    for _ in range(3):
+        fnp.pad(x, 1, recording)
+    assert seen == [0, 1] * 3  # called every time
+
+
+def test_numbers_are_repeated_along_their_only_axis() -> None:
+    for axis in (0, -1, None):
+        check(fnp.repeat(3, 2, axis=axis), jnp.repeat(3, 2, axis=axis))
+        check(fnp.cumsum(3, axis=axis), jnp.cumsum(3, axis=axis))
+    check(fnp.repeat(fnp.array(3.0), 2, axis=0), jnp.repeat(jnp.array(3.0), 2, axis=0))
+    with pytest.raises(ValueError, match="out of bounds"):
+        fnp.repeat(3, 2, axis=1)

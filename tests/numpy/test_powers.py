@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.closeness import assert_near
 from tests.numpy.agreement import DTYPES, agree, agree_in_type, both
 from tests.versions import HYPOT_PROMOTES_WEAKLY
 
@@ -86,3 +88,30 @@ def test_weak_lengths() -> None:
         agree(partial(fnp.hypot, x, n), partial(jnp.hypot, y, n), weak=not HYPOT_PROMOTES_WEAKLY)
         agree(partial(fnp.hypot, n, b), partial(jnp.hypot, n, c), weak=not HYPOT_PROMOTES_WEAKLY)
         agree(partial(fnp.hypot, n, 3), partial(jnp.hypot, n, 3))
+
+
+@pytest.mark.parametrize("name", ["sqrt", "rsqrt", "cbrt", "exp2", "log1p", "expm1", "log"])
+def test_first_and_second_derivatives_at_the_edges_are_jaxs(name: str) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, 1.0], np.float32)
+    f, g = getattr(fx.lax, name), getattr(jax.lax, name)
+    for _ in range(2):
+        f, g = fx.grad(f), jax.grad(g)
+        want = np.asarray(jax.vmap(g)(x))
+        assert_near(fx.vmap(f)(x), want)
+        assert_near(fx.jit(fx.vmap(f))(x), want)
+
+
+def test_second_derivatives_of_cube_roots() -> None:
+    x = fnp.array([0.0, -0.0, fnp.inf, -fnp.inf])
+    got = np.asarray(fx.vmap(fx.grad(fx.grad(fnp.cbrt)))(x))
+    np.testing.assert_array_equal(got, [-np.inf, np.inf, -0.0, 0.0])
+    assert np.signbit(got).tolist() == [True, False, True, False]
+
+
+def test_square_roots_as_powers() -> None:
+    """NumPy takes the square root for the exponent 0.5, which is NaN of -inf."""
+    for x in (np.array([-np.inf, -0.0, 4.0, -1.0], np.float32), np.float32(-np.inf)):
+        for got in (fnp.power(x, 0.5), fx.lax.pow(x, np.float32(0.5)), fx.jit(fnp.power)(x, 0.5)):
+            want = np.asarray(jnp.power(x, 0.5))
+            np.testing.assert_array_equal(np.asarray(got), want)
+            assert (np.signbit(np.asarray(got)) == np.signbit(want)).all()

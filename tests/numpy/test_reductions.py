@@ -158,3 +158,18 @@ def test_weighted_means() -> None:
             agree(lambda: fnp.average(x, weights=w, **kw), lambda: jnp.average(a, weights=b, **kw))  # noqa: B023
             agree(lambda: fnp.average(x, weights=v, **kw), lambda: jnp.average(a, weights=c, **kw))  # noqa: B023
         agree(lambda: fnp.average(x, (1, 0), w.T), lambda: jnp.average(a, (1, 0), b.T))  # noqa: B023
+
+
+def test_sums_so_far_and_means_in_small_dtypes() -> None:
+    for values in ([1.5, 0.0, 2.0], [3, 0, 2], [True, False, True], [0, 0, 1]):
+        for name in ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"):
+            got, want = (getattr(m, name)(m.array(values), dtype=bool) for m in (fnp, jnp))
+            assert (got.dtype, got.tolist()) == (want.dtype, want.tolist()), (name, values)
+        for name in ("mean", "nanmean"):
+            for dtype in ("int8", "uint8", "int32"):
+                got, want = (getattr(m, name)(m.array(values), dtype=dtype) for m in (fnp, jnp))
+                assert (got.dtype, got.tolist()) == (want.dtype, want.tolist()), (name, values, dtype)
+    assert fx.jit(lambda x: fnp.cumsum(x, dtype=bool))(fnp.array([0, 2, 0])).tolist() == [False, True, True]
+    hundreds = np.array([100, 100, 100])
+    assert int(fnp.mean(hundreds, dtype="int8")) == int(jnp.mean(hundreds, dtype="int8")) == 14
+    assert fnp.mean(np.ones(300), dtype="int8").tolist() == jnp.mean(np.ones(300), dtype="int8").tolist()

@@ -150,3 +150,38 @@ def test_a_traced_shape_is_explained() -> None:
         return x.reshape(int(np.prod(x.shape)))
 
     assert fx.jit(with_numpy)(fnp.ones((2, 3))).shape == (6,)
+
+
+def test_nested_sequences_have_shapes() -> None:
+    assert (fnp.size([1, 2]), fnp.size([[1, 2]], 1), fnp.ndim([[1]]), fnp.shape([[1], [2]])) == (2, 2, 2, (2, 1))
+    pairs: Any = (([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1, 2], [1, 2, 3]), ([1, 2], np.array([1, 2])))
+    for one, other in pairs:
+        assert bool(fnp.array_equal(one, other)) == bool(jnp.array_equal(one, other))
+        assert bool(fnp.array_equiv(one, [other])) == bool(np.array_equiv(one, [other]))
+    got, want = fx.nn.one_hot([[0], [2]], 3), jax.nn.one_hot([[0], [2]], 3)
+    assert (got.shape, got.tolist()) == (want.shape, want.tolist())
+
+
+def test_diagonals_may_be_traced() -> None:
+    for name in ("eye", "tri"):
+        ours, theirs = getattr(fnp, name), getattr(jnp, name)
+        for k in (-5, -1, 0, 2, 7):
+            got = fx.jit(lambda k, f=ours: f(3, 4, k=k, dtype="int8"))(k)
+            assert got.dtype == np.int8
+            assert got.tolist() == theirs(3, 4, k=k).tolist()
+        got = fx.vmap(lambda k, f=ours: f(3, k=k))(fnp.arange(-1, 2))
+        assert got.tolist() == jax.vmap(lambda k, f=theirs: f(3, k=k))(jnp.arange(-1, 2)).tolist()
+        with pytest.raises(TypeError, match="integer scalar"):
+            fx.jit(lambda k, f=ours: f(3, k=k))(1.5)
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for k in (-1, 0, 2):
+        got = fx.jit(lambda k: fnp.trace(x, k, 1, 2))(k)
+        assert got.tolist() == jax.jit(lambda k: jnp.trace(x, k, 1, 2))(k).tolist()
+
+
+def test_promised_indices_along_an_axis() -> None:
+    x, indices = np.arange(12.0).reshape(3, 4), np.array([[1, 0], [2, 3], [0, 0]])
+    want = np.take_along_axis(x, indices, 1).tolist()
+    for mode in ("promise_in_bounds", fx.lax.GatherScatterMode.PROMISE_IN_BOUNDS, fx.lax.GatherScatterMode.CLIP):
+        assert fnp.take_along_axis(x, indices, 1, mode=mode).tolist() == want
+        assert fx.jit(lambda x, m=mode: fnp.take_along_axis(x, indices, 1, mode=m))(x).tolist() == want

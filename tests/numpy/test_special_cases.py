@@ -94,17 +94,26 @@ def test_complex_functions_of_two(name: str) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
-def test_quotients_with_one_infinity_are_those_without_rounding(wrap: Any) -> None:
-    xs = pairs(REALS)
-    got = np.asarray(wrap(fnp.floor_divide)(*given(*xs)))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_quotients_and_rests_are_numpys(wrap: Any, dtype: str) -> None:
+    kind = fnp.dtype(dtype)
+    xs = [x.astype(kind) for x in pairs(REALS)]
+    for name in ("floor_divide", "remainder", "fmod"):
+        got = np.asarray(wrap(getattr(fnp, name))(*[fnp.array(x, dtype=kind) for x in xs]))
+        with np.errstate(all="ignore"):
+            want = getattr(np, name)(*xs)
+        np.testing.assert_array_equal(got.astype(float), want.astype(float), err_msg=name)
+        zeros = want == 0
+        assert (np.signbit(got) == np.signbit(want))[zeros].all(), name
+    both = wrap(fnp.divmod)(*[fnp.array(x, dtype=kind) for x in xs])
     with np.errstate(all="ignore"):
-        exact = xs[0] / xs[1]
-        rounded = np.floor_divide(*xs)
-    want = np.where(np.isinf(xs[0]) | np.isinf(xs[1]), exact, rounded)
-    np.testing.assert_array_equal(got, want)
-    zeros = want == 0
-    assert (np.signbit(got) == np.signbit(want))[zeros].all()
-    assert zeros.sum() > 40
+        want = np.remainder(*xs)
+    np.testing.assert_array_equal(np.asarray(both[1]).astype(float), want.astype(float))
+
+
+def test_infinite_dividends_have_no_quotient() -> None:
+    got = fnp.floor_divide(fnp.array([-INF, INF, 3.0, -3.0, INF]), fnp.array([3.0, 3.0, -INF, -INF, 0.0]))
+    np.testing.assert_array_equal(got, [np.nan, np.nan, -1.0, 0.0, INF])
 
 
 @pytest.mark.parametrize("x", [0.0, -0.0, 6.0, -6.0])

@@ -164,3 +164,24 @@ def test_closeness(equal_nan: bool) -> None:
         (x, a), (y, b) = both(numbers(dtype, (5,))), both(numbers(dtype, (5,), 1))
         check(fnp.isclose(x, y), jnp.isclose(a, b))
         check(fnp.array_equal(x, x), jnp.array_equal(a, a))
+
+
+@pytest.mark.parametrize(
+    "subscripts",
+    ["ij->i", "ij->", "ij->ji", "...i->...", "ii->i", "ij,jk", "ij,jk->k", "ij,ij->ij", "i,j", "i,i,i->", "i,->"],
+)
+@pytest.mark.parametrize("preferred", [None, "int32", "float32"])
+def test_bools_are_summed_as_by_jax(subscripts: str, preferred: str | None) -> None:
+    rng = np.random.default_rng(0)
+    terms = subscripts.partition("->")[0].split(",")
+    for _ in range(3):
+        arrays = [rng.random((3,) * len(t.replace("...", "z"))) > 0.6 for t in terms]
+        got = fnp.einsum(subscripts, *arrays, preferred_element_type=preferred)
+        want = jnp.einsum(subscripts, *arrays, preferred_element_type=preferred)
+        assert (got.dtype, got.tolist()) == (want.dtype, want.tolist())
+
+
+def test_sums_have_the_preferred_dtype() -> None:
+    x = np.full((2, 3), 100, np.int8)
+    assert fnp.einsum("ij->i", x, preferred_element_type="int32").tolist() == [300, 300]
+    assert fnp.einsum("ij,jk->k", x, np.ones((3, 2), np.int8), preferred_element_type="int32").tolist() == [600, 600]

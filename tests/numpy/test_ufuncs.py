@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.numpy.agreement import DTYPES, agree, agree_at, agree_in_type, both, check, f32, i32, numbers
+from tests.transforms import oracle
 from tracefx.core.array import Array
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -215,3 +217,24 @@ def test_second_derivatives_of_sums_of_exponentials() -> None:
         share = 1 / (1 + np.exp(y - x)) if abs(x) < np.inf else float(x > 0)
         expected = np.asarray([share, 1 - share, share * (1 - share)])
         assert_near(fnp.stack([*first, second]), expected, ELEMENTARY)
+
+
+def test_no_indices_to_reduce_at() -> None:
+    for none in (np.array([], int), fnp.array([], int)):
+        for axis, shape in ((0, (0, 4)), (1, (2, 0))):
+            got = fnp.add.reduceat(np.ones((2, 4)), none, axis=axis)
+            assert (got.shape, got.dtype.name) == (shape, "float32")
+            assert got.shape == jnp.add.reduceat(jnp.ones((2, 4)), np.asarray(none), axis=axis).shape
+
+
+def test_sums_of_exponentials_of_complex_numbers() -> None:
+    x = np.array([1 + 2j, -3.5 + 1j, 0, 800 + 1j, -800 + 1j, 3 - 3j, 0.5 + 9j], np.complex64)
+    y = np.array([2 - 1j, 1j, 0, 800 + 2j, -800 + 2j, -3j, 1.0], np.complex64)
+    for name in ("logaddexp", "logaddexp2"):
+        f, g = getattr(fnp, name), getattr(jnp, name)
+        oracle.same(f(fnp.array(x), fnp.array(y)), g(x, y))
+        oracle.same(fx.jit(f)(fnp.array(x), fnp.array(y)), g(x, y))
+        oracle.same(f(fnp.array(x), 2.0), g(x, 2.0))
+        oracle.same(fx.jvp(f, (x[:3], y[:3]), (y[:3], x[:3])), jax.jvp(g, (x[:3], y[:3]), (y[:3], x[:3])))
+    got = np.asarray(fnp.logaddexp(fnp.array([complex("inf"), complex("-inf")]), fnp.array([1 + 0j, complex("-inf")])))
+    np.testing.assert_array_equal(got.real, [np.inf, -np.inf])  # where JAX has NaN

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from jax import lax
 
+import tracefx
+from tests.closeness import BESIDE_JAX, assert_near
 from tests.compiling import as_for_users
 from tests.ops.harness import (
     COMPLEXES,
@@ -46,6 +48,7 @@ from tests.ops.harness import (
     stages_as_it_evaluates,
     transposes,
 )
+from tests.transforms.oracle import agree
 from tests.versions import DIFFERENTIATES_COMPLEX_MAXIMA
 from tracefx.core import dtypes
 from tracefx.core.array import Array
@@ -506,3 +509,67 @@ def test_transposes_pair_with_tangents(record: Record, dtype: DType) -> None:
 @where_jax_differentiates_precisely
 def test_second_derivatives_are_jaxs(record: Record, dtype: DType) -> None:
     differentiate_twice(record, points(record, dtype))
+
+
+BROADCAST_SHAPES: Final[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = (
+    ((3, 4), (3, 1)),
+    ((1, 4), (3, 4)),
+    ((3, 1), (1, 4)),
+    ((3, 0), (3, 1)),
+    ((1,), (0,)),
+    ((2, 1, 2), (1, 3, 1)),
+)
+BINARY: Final = {
+    "floats": (
+        *("add", "sub", "mul", "div", "rem", "max", "min", "pow", "atan2", "nextafter", "complex"),
+        *("eq", "ne", "lt", "le", "gt", "ge"),
+    ),
+    "integers": (
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "mulhi"),
+        *("shift_left", "shift_right_logical", "shift_right_arithmetic"),
+    ),
+}
+
+
+def of_lax(name: str, x: NDArray, y: NDArray) -> Callable[[Any, Any], object]:
+    return lambda fx, fnp: getattr(fx.lax, name)(fnp.array(x), fnp.array(y))
+
+
+@pytest.mark.parametrize(("one", "other"), BROADCAST_SHAPES)
+def test_axes_of_size_1_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> None:
+    for kind, names in BINARY.items():
+        dtype = np.dtype(np.float32 if kind == "floats" else np.int32)
+        x = (np.arange(np.prod(one)).reshape(one) + 1).astype(dtype)
+        y = (np.arange(np.prod(other)).reshape(other) + 2).astype(dtype)
+        for name in names:
+            agree(of_lax(name, x, y))
+
+
+def test_axes_of_size_1_broadcast_in_special_functions() -> None:
+    x, y = np.full((3, 1), 1.5, np.float32), np.linspace(1.2, 2, 4, dtype=np.float32).reshape(1, 4)
+    for name in ("igamma", "igammac", "zeta", "polygamma"):
+        first = np.full((3, 1), 2.0, np.float32)
+        got = getattr(tracefx.lax, name)(first, y)
+        assert_near(got, getattr(lax, name)(first, y), BESIDE_JAX)
+    assert_near(tracefx.lax.betainc(x, y, x * 0.2), lax.betainc(x, y, x * 0.2), BESIDE_JAX)
+
+
+def test_axes_of_size_1_broadcast_under_transformations() -> None:
+    x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(3, dtype=np.float32).reshape(3, 1) + 1
+    agree(lambda fx, fnp: fx.jit(fx.lax.mul)(x, y))
+    agree(lambda fx, fnp: fx.grad(lambda x, y: fx.lax.mul(x, y).sum(), (0, 1))(x, y))
+    agree(lambda fx, fnp: fx.jit(fx.grad(lambda x, y: fx.lax.atan2(x, y).sum(), (0, 1)))(x, y))
+    agree(lambda fx, fnp: fx.jvp(fx.lax.div, (x, y), (x, y)))
+    agree(lambda fx, fnp: fx.vmap(fx.lax.sub, (0, None))(np.stack([x, 2 * x]), y))
+    agree(lambda fx, fnp: fx.vmap(fx.lax.sub, (None, 2), 1)(x, np.stack([y, 2 * y], 2)))
+    program = tracefx.make_jaxpr(tracefx.lax.add)(x, y)
+    assert [e.prim.name for e in program.eqns] == ["broadcast_in_dim", "add"]
+
+
+def test_operands_that_do_not_broadcast_are_refused() -> None:
+    wide = np.ones((3, 4), np.float32)
+    for shape, words in (((2, 1), r"axis 0 differ"), ((4,), "same number of axes"), ((1, 1, 4), "number of axes")):
+        with pytest.raises(TypeError, match=words):
+            tracefx.lax.add(wide, np.ones(shape, np.float32))
+        with pytest.raises(TypeError):
+            lax.add(wide, np.ones(shape, np.float32))

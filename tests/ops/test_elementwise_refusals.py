@@ -28,9 +28,9 @@ H3: Final = np.zeros(3, np.float16)
 REFUSED: Final[tuple[tuple[type[Exception], str, str, tuple[object, ...]], ...]] = (
     # of one dtype, of one shape
     (TypeError, "add one dtype f32[3] and i32[3] astype", "add", (F3, I3)),
-    (TypeError, "sub one shape f32[3] and f32[2] broadcasts", "sub", (F3, F2)),
+    (TypeError, "sub do not broadcast f32[3] and f32[2] axis 0", "sub", (F3, F2)),
     (TypeError, "eq one dtype f32[3] and i32[3]", "eq", (F3, I3)),
-    (TypeError, "max one shape f32[3] and f32[2]", "max", (F3, F2)),
+    (TypeError, "max do not broadcast f32[3] and f32[2] axis 0", "max", (F3, F2)),
     (TypeError, "and one dtype i32[3] and u8[3]", "bitwise_and", (I3, U3)),
     # of these dtypes
     (TypeError, "add takes numbers operand 0 is bool[3]", "add", (B3, B3)),

@@ -206,3 +206,30 @@ def transpose_of_a_product() -> object:
 )
 def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
     check_refusal(error, words, call)
+
+
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter_sub"])
+def test_wrong_shapes_are_named(name: str) -> None:
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
+    windows = ScatterDimensionNumbers((1,), (0,), (0,))
+    outside = ScatterDimensionNumbers((), (5,), (0,))
+    v, x, one = np.zeros(4, np.float32), np.zeros((4, 3), np.float32), np.array([[1]])
+
+    def ones(*shape: int) -> NDArray:
+        return np.ones(shape, np.float32)
+
+    for operand, indices, updates, how, says in (
+        (v, one, ones(2), numbers, r"updates f32\[2\] must have the shape \(1,\)"),
+        (v, np.array([[1], [2]]), ones(3), numbers, r"updates f32\[3\] must have the shape \(2,\).*i32\[2,1\]"),
+        (x, one, ones(2, 3), windows, r"updates f32\[2,3\] must have the shape \(1, 3\)"),
+        (x, one, ones(1, 4), windows, r"updates f32\[1,4\] do not fit into operand f32\[4,3\]"),
+        (v, one, ones(1), outside, r"inserted_window_dims \(5,\).*f32\[4\], from 0 to 0"),
+        (x, one, ones(1), numbers, r"must have one entry for each axis of f32\[4,3\]"),
+    ):
+        with pytest.raises(TypeError, match=rf"{name}: .*{says}"):
+            getattr(lax, name)(operand, indices, updates, how)
+        theirs = jax_lax.ScatterDimensionNumbers(
+            how.update_window_dims, how.inserted_window_dims, how.scatter_dims_to_operand_dims
+        )
+        with pytest.raises((TypeError, ValueError)):
+            getattr(jax_lax, name)(operand, indices, updates, theirs)

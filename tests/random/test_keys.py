@@ -264,3 +264,62 @@ def test_keys_are_put_in_another_order() -> None:
 def test_host_of_reads_jaxs_keys() -> None:
     """The comparisons of keys with JAX's in the laws of operations rest on it."""
     assert host_of(jax.random.key(3)).tobytes() == to_numpy(as_value(random.key(3))).tobytes()
+
+
+def test_new_arrays_of_keys_have_jaxs_words() -> None:
+    ours, theirs = random.split(random.key(1), 3), jax.random.split(jax.random.key(1), 3)
+
+    def same(case: Callable[..., Any]) -> None:
+        got, want = case(fx, fnp, ours), case(jax, jax.numpy, theirs)
+        assert np.array_equal(random.key_data(got), np.asarray(jax.random.key_data(want)))
+
+    for name in ("zeros", "ones", "empty"):
+        same(lambda fx, fnp, keys, n=name: getattr(fnp, n)((2, 3), dtype=keys.dtype))
+        same(lambda fx, fnp, keys, n=name: getattr(fnp, n + "_like")(keys))
+        same(lambda fx, fnp, keys, n=name: fx.jit(getattr(fnp, n + "_like"))(keys))
+        same(lambda fx, fnp, keys, n=name: fx.vmap(getattr(fnp, n + "_like"))(keys))
+    same(lambda fx, fnp, keys: fnp.full((2,), 0, dtype=keys.dtype))
+    same(lambda fx, fnp, keys: fx.lax.full_like(keys, 0))
+    same(lambda fx, fnp, keys: fx.lax.empty((2,), keys.dtype))
+    for index in (np.array([0, 7]), np.array([1, -1])):
+        same(lambda fx, fnp, keys, i=index: keys.at[i].get(mode="fill"))
+        same(lambda fx, fnp, keys, i=index: fx.jit(lambda k: k.at[i].get(mode="fill"))(keys))
+        same(lambda fx, fnp, keys, i=index: fnp.take(keys, i, axis=0))
+        same(lambda fx, fnp, keys, i=index: keys.at[i].get(mode="fill", fill_value=0))
+
+
+def test_device_get_returns_keys_as_they_are() -> None:
+    got: Any = fx.device_get({"key": KEYS, "number": fnp.ones(2)})
+    assert got["key"] is KEYS
+    assert type(got["number"]) is np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *[(name, ()) for name in ("normal", "uniform", "exponential", "laplace", "cauchy", "gumbel", "logistic")],
+        *[(name, ()) for name in ("bits", "rademacher", "maxwell")],
+        *[(name, (2.0,)) for name in ("gamma", "poisson", "t", "pareto", "chisquare", "rayleigh", "bernoulli")],
+        *[(name, (1.0, 2.0)) for name in ("beta", "weibull_min", "truncated_normal", "f")],
+    ],
+)
+def test_an_integer_is_a_shape(name: str, parameters: tuple[float, ...]) -> None:
+    draw = getattr(random, name)
+    parameters = (0.5,) if name == "bernoulli" else parameters
+    whole, short = (draw(random.key(0), *parameters, shape=shape) for shape in ((4,), 4))
+    assert short.shape == (4,)
+    assert np.array_equal(whole, short)
+    assert getattr(jax.random, name)(jax.random.key(0), *parameters, shape=4).shape == (4,)
+
+
+def test_an_integer_is_a_shape_of_choices_and_initial_parameters() -> None:
+    key, theirs = random.key(0), jax.random.key(0)
+    assert random.choice(key, 5, 4).shape == (4,)
+    assert np.array_equal(random.randint(key, 4, 0, 9), jax.random.randint(theirs, (4,), 0, 9))
+    assert random.dirichlet(key, fnp.ones(3), 4).shape == (4, 3)
+    assert random.ball(key, 2, shape=4).shape == (4, 2)
+    assert fx.nn.initializers.normal()(key, 4).shape == (4,)
+    with pytest.raises(ValueError, match="negative"):
+        random.normal(key, -1)
+    with pytest.raises(TypeError):
+        random.normal(key, 4.0)  # type: ignore[arg-type]  # which is the point

@@ -41,8 +41,27 @@ _SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
-    """Whether `x` is something that array functions take: an array, NumPy's or JAX's too, or a number."""
-    return type(x) in _SCALARS or isinstance(x, (Array, np.ndarray, np.generic, Literal)) or is_jaxs(x)
+    """Whether `x` is an array, NumPy's or JAX's too, or a number: what may be a leaf of a tree of arguments."""
+    return (
+        type(x) in _SCALARS
+        or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
+        or is_jaxs(x)
+    )
+
+
+def stands_for_array(x: object) -> bool:
+    """Whether `x` has a method `__jax_array__`, which returns the array it stands for. JAX's tracers have None."""
+    return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
+
+
+def is_convertible(x: object) -> TypeGuard[ArrayLike]:
+    """Whether array functions take `x`: `is_arraylike`, or an object with a method `__jax_array__`."""
+    return (  # `is_arraylike` written out, since every operator asks
+        type(x) in _SCALARS
+        or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
+        or is_jaxs(x)
+        or stands_for_array(x)
+    )
 
 
 def is_jaxs(x: object) -> bool:
@@ -198,114 +217,114 @@ class Array(Located):
     # ------------------------------------------------------------------ operators
 
     def __add__(self, other: ArrayLike) -> Array:
-        return METHODS.value.add(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.add(self, other) if is_convertible(other) else NotImplemented
 
     def __radd__(self, other: ArrayLike) -> Array:
-        return METHODS.value.add(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.add(other, self) if is_convertible(other) else NotImplemented
 
     def __sub__(self, other: ArrayLike) -> Array:
-        return METHODS.value.subtract(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.subtract(self, other) if is_convertible(other) else NotImplemented
 
     def __rsub__(self, other: ArrayLike) -> Array:
-        return METHODS.value.subtract(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.subtract(other, self) if is_convertible(other) else NotImplemented
 
     def __mul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.multiply(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.multiply(self, other) if is_convertible(other) else NotImplemented
 
     def __rmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.multiply(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.multiply(other, self) if is_convertible(other) else NotImplemented
 
     def __truediv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.true_divide(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.true_divide(self, other) if is_convertible(other) else NotImplemented
 
     def __rtruediv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.true_divide(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.true_divide(other, self) if is_convertible(other) else NotImplemented
 
     def __floordiv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.floor_divide(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.floor_divide(self, other) if is_convertible(other) else NotImplemented
 
     def __rfloordiv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.floor_divide(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.floor_divide(other, self) if is_convertible(other) else NotImplemented
 
     def __mod__(self, other: ArrayLike) -> Array:
-        return METHODS.value.remainder(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.remainder(self, other) if is_convertible(other) else NotImplemented
 
     def __rmod__(self, other: ArrayLike) -> Array:
-        return METHODS.value.remainder(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.remainder(other, self) if is_convertible(other) else NotImplemented
 
     def __pow__(self, other: ArrayLike) -> Array:
-        return METHODS.value.power(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.power(self, other) if is_convertible(other) else NotImplemented
 
     def __rpow__(self, other: ArrayLike) -> Array:
-        return METHODS.value.power(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.power(other, self) if is_convertible(other) else NotImplemented
 
     def __matmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.matmul(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.matmul(self, other) if is_convertible(other) else NotImplemented
 
     def __rmatmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.matmul(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.matmul(other, self) if is_convertible(other) else NotImplemented
 
     def __and__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_and(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_and(self, other) if is_convertible(other) else NotImplemented
 
     def __rand__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_and(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_and(other, self) if is_convertible(other) else NotImplemented
 
     def __or__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_or(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_or(self, other) if is_convertible(other) else NotImplemented
 
     def __ror__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_or(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_or(other, self) if is_convertible(other) else NotImplemented
 
     def __xor__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_xor(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_xor(self, other) if is_convertible(other) else NotImplemented
 
     def __rxor__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_xor(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.bitwise_xor(other, self) if is_convertible(other) else NotImplemented
 
     def __lshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.left_shift(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.left_shift(self, other) if is_convertible(other) else NotImplemented
 
     def __rlshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.left_shift(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.left_shift(other, self) if is_convertible(other) else NotImplemented
 
     def __rshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.right_shift(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.right_shift(self, other) if is_convertible(other) else NotImplemented
 
     def __rrshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.right_shift(other, self) if is_arraylike(other) else NotImplemented
+        return METHODS.value.right_shift(other, self) if is_convertible(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         means = METHODS.value
         return (
-            (means.floor_divide(self, other), means.remainder(self, other)) if is_arraylike(other) else NotImplemented
+            (means.floor_divide(self, other), means.remainder(self, other)) if is_convertible(other) else NotImplemented
         )
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
         means = METHODS.value
         return (
-            (means.floor_divide(other, self), means.remainder(other, self)) if is_arraylike(other) else NotImplemented
+            (means.floor_divide(other, self), means.remainder(other, self)) if is_convertible(other) else NotImplemented
         )
 
     def __lt__(self, other: ArrayLike) -> Array:
-        return METHODS.value.less(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.less(self, other) if is_convertible(other) else NotImplemented
 
     def __le__(self, other: ArrayLike) -> Array:
-        return METHODS.value.less_equal(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.less_equal(self, other) if is_convertible(other) else NotImplemented
 
     def __gt__(self, other: ArrayLike) -> Array:
-        return METHODS.value.greater(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.greater(self, other) if is_convertible(other) else NotImplemented
 
     def __ge__(self, other: ArrayLike) -> Array:
-        return METHODS.value.greater_equal(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.greater_equal(self, other) if is_convertible(other) else NotImplemented
 
     @override
     def __eq__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return METHODS.value.equal(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.equal(self, other) if is_convertible(other) else NotImplemented
 
     @override
     def __ne__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return METHODS.value.not_equal(self, other) if is_arraylike(other) else NotImplemented
+        return METHODS.value.not_equal(self, other) if is_convertible(other) else NotImplemented
 
     def __neg__(self) -> Array:
         return METHODS.value.negative(self)
@@ -350,6 +369,10 @@ class Array(Located):
         if type is not None:
             raise TypeError(f"view: type must be None, since there is one class of arrays; got {type!r}")
         return METHODS.value.view(self, dtype)
+
+    def byteswap(self) -> Array:
+        """The array with the bytes of each element in reverse order."""
+        return METHODS.value.byteswap(self)
 
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
         return METHODS.value.choose(self, choices, out, mode)

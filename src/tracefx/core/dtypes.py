@@ -157,6 +157,18 @@ _SCALARS_32: Final[dict[object, DType]] = {bool: bool_, int: int32, float: float
 _SCALARS_64: Final[dict[object, DType]] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
+_BY_SPELLING: Final[dict[str, DType]] = {
+    **{name: np.dtype(kind) for name, kind in np.sctypeDict.items() if np.dtype(kind) in _ROWS},
+    **{
+        spelling: dtype
+        for dtype, row in _ROWS.items()
+        for spelling in (row.name, *((dtype.str, dtype.str[1:], "=" + dtype.str[1:]) if dtype.isbuiltin == 1 else ()))
+        if row.kind is not Kind.KEY
+    },
+    **{np.dtype(char).char: np.dtype(char) for char in "?bBhHiIlLqQefdFD"},
+}
+
+
 def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
     """The dtype that `x` means: a dtype, a NumPy scalar type, a name, or a Python number type.
 
@@ -177,6 +189,26 @@ def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
     return _as_rarer_dtype(x, argument) if found is None else found
 
 
+def named_dtype(x: object) -> DType | None:
+    """The dtype that a dtype, a scalar type of NumPy or Python, or a string names; None for anything else.
+
+    Never raises and never warns. `int`, `float` and `complex` name 64-bit components, as in NumPy.
+
+    >>> named_dtype("float32"), named_dtype(float), named_dtype("a, b"), named_dtype([1])
+    (dtype('float32'), dtype('float64'), None, None)
+    """
+    if isinstance(x, np.dtype):
+        return x
+    if isinstance(x, str):
+        return _BY_SPELLING.get(x)
+    if isinstance(x, type):
+        if x in _SCALARS_64:
+            return _SCALARS_64[x]
+        if issubclass(x, np.generic) and x not in _ABSTRACT and x is not np.void:
+            return np.dtype(x)
+    return None
+
+
 _ABSTRACT: Final = frozenset(
     {
         *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger),
@@ -192,9 +224,11 @@ def _as_rarer_dtype(x: DTypeLike, argument: str) -> DType:
         _refuse(x, argument)
     if isinstance(x, type) and x in _ABSTRACT:  # which NumPy 2.0 takes for one of their dtypes
         _refuse(x, argument)
+    if isinstance(x, str) and ("," in x or x.startswith("a")):  # records and text, for which NumPy may warn
+        _refuse(x, argument)
     try:
         dtype = np.dtype(x)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         _refuse(x, argument, error)
     found = _EXPLICIT.get(dtype)
     if found is None:

@@ -20,8 +20,25 @@ from tracefx.core.slots import setter
 Scalar: TypeAlias = bool | int | float | complex
 
 
+def out_of_bounds(val: int, dtype: dtypes.DType) -> OverflowError:
+    """The error for an integer that a dtype can't hold."""
+    shown = str(val) if val.bit_length() < 256 else f"of {val.bit_length()} bits"
+    if not dtypes.is_integer(dtype):
+        return OverflowError(f"Python integer {shown} is too large for {dtypes.name(dtype)}")
+    info = dtypes.iinfo(dtype)
+    return OverflowError(
+        f"Python integer {shown} out of bounds for {dtypes.name(dtype)}, which holds {info.min} to {info.max}: ask for "
+        "a wider dtype, such as int64 or float32"
+    )
+
+
 def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
-    array = np.asarray(val, dtype)
+    try:
+        array = np.asarray(val, dtype)
+    except OverflowError as error:
+        if type(val) is not int:
+            raise
+        raise out_of_bounds(val, dtype) from error
     array.flags.writeable = False
     return array
 

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_jaxs
+from tracefx.core.array import Array, ArrayLike, is_jaxs, stands_for_array
 from tracefx.core.avals import Shape, ShapedArray, shared
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
@@ -185,6 +185,8 @@ class ConcreteArray(Array):
             return f"Array({self.aval}, words={words_of(self.numpy()).tolist()})"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.aval.weak_type else ""
+        if not self.aval.size:
+            return f"Array([], shape={self.aval.shape}, dtype={self.aval.dtype}{weak})"
         return f"Array({body}, dtype={self.aval.dtype}{weak})"
 
     @override
@@ -223,9 +225,10 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 def as_value(x: ArrayLike, what: str = "argument") -> Value:
     """`x` as a value with a type. This is where settings are read: numbers narrow to 32 bits unless x64 is on.
 
-    A Python scalar becomes a weakly typed literal, a NumPy scalar or array without axes a literal of its dtype, any
-    other NumPy array an array (copied if it can be written to), an array of JAX an array of the same type. Anything
-    else is a `TypeError`.
+    A Python scalar (or a number of a subclass, such as a member of an `IntEnum`) becomes a weakly typed literal, a
+    NumPy scalar or array without axes a literal of its dtype, any other NumPy array an array (copied if it can be
+    written to), an array of JAX an array of the same type, an object with a method `__jax_array__` what that returns.
+    Anything else is a `TypeError`, a masked array a `ValueError`.
     """
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
@@ -237,6 +240,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     if isinstance(x, np.ndarray):
         if x.ndim or x.dtype.names is not None:
             return from_numpy(x)
+        require_no_mask(x)
         x = x[()]
     if isinstance(x, np.generic):
         dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
@@ -244,10 +248,43 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         return Literal(scalar, ShapedArray((), dtype))
     if is_jaxs(x):
         return from_jaxs(x)
+    found = plain(x)
+    if found is not x:
+        return as_value(found, what)
     hint = of_jax(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
     raise TypeError(
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}{hint}"
     )
+
+
+def plain(x: Any) -> ArrayLike:
+    """A number of a subclass of `int`, `float` or `complex` as that Python number, and the array that an object with
+    a method `__jax_array__` stands for. Anything else is returned as it is."""
+    if not isinstance(x, np.generic):  # np.float64 is a subclass of float
+        if isinstance(x, int):
+            return x if type(x) is bool else int(x)
+        if isinstance(x, float):
+            return float(x)
+        if isinstance(x, complex):
+            return complex(x)
+        if stands_for_array(x):
+            return x.__jax_array__()  # type: ignore[no-any-return]  # checked by who asks
+    return x  # type: ignore[no-any-return]  # as above
+
+
+def require_no_mask(x: NDArray) -> None:
+    """Raises ValueError for a masked array, whose mask would be lost."""
+    if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
+        raise ValueError(
+            "masked arrays of NumPy are not supported, since their mask would be lost: use arr.filled() to get a plain "
+            "array"
+        )
+
+
+def key_of_word(word: int, dtype: DType) -> ConcreteArray:
+    """A random key of this dtype, without axes, each of whose words is `word`."""
+    words = np.full(dtypes.key_words(dtype), word, np.int64).astype(np.uint32)
+    return ConcreteArray(ShapedArray((), dtype), keys_of(words, dtype))
 
 
 def of_jax(x: object) -> str:
@@ -296,6 +333,7 @@ def read_only(host: NDArray) -> NDArray:
 
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
+    require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else shared(ShapedArray(x.shape, dtype))
     if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
         x = private_copy(x, aval.dtype)

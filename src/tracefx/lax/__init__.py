@@ -1,6 +1,6 @@
 """The operations themselves, as functions with the names of `jax.lax`.
 
-They don't promote dtypes and broadcast only arrays without axes, so a program does nothing that isn't written in it;
+They promote no dtypes. Elementwise operations broadcast scalars and, between operands of equal rank, axes of size 1.
 `tracefx.numpy` is made of them. Operands of one operation have one dtype, where a Python number takes that of the
 array beside it.
 

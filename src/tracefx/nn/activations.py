@@ -176,13 +176,19 @@ def sparse_plus(x: ArrayLike) -> Array:
 
 
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """`(x + sqrt(x**2 + b)) / 2`: smooth, and near `relu` for a small `b`.
+    """`(x + sqrt(x**2 + b)) / 2`: smooth, and near `relu` for a small `b`. Large `x` do not overflow.
 
     >>> squareplus(0.0, 4)
     Array(1., dtype=float32, weak_type=True)
     """
-    value = _array("squareplus", x)
-    return (value + fnp.sqrt(fnp.add(fnp.square(value), b))) / 2
+    value = as_array(inexact(x, "squareplus: x"))
+    large = fnp.abs(value) > math.sqrt(float(dtypes.finfo(value.dtype).max)) / 2  # their squares are too large
+    near = fnp.where(large, 0, value)
+    root = fnp.sqrt(fnp.add(fnp.square(near), b))
+    far = fnp.where(large, value, 1)
+    half = fnp.abs(far) / 2 * fnp.sqrt(1 + fnp.divide(b, far) / far)
+    beyond = fnp.where(far > 0, far / 2 + half, fnp.divide(b, 4) / (half + fnp.abs(far) / 2))
+    return fnp.where(large, beyond, (near + root) / 2)
 
 
 # ------------------------------------------------------------------ relatives of sigmoid and tanh

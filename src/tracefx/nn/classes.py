@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import SupportsIndex
+from collections.abc import Hashable, Sequence
+from typing import Any, SupportsIndex
 
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
 from tracefx.ops import collective, comparison, shape
 from tracefx.ops.filling import broadcasted_iota
@@ -16,7 +17,11 @@ from tracefx.ops.static import axis_of, static_int
 
 
 def one_hot(
-    x: ArrayLike, num_classes: SupportsIndex, *, dtype: DTypeLike | None = None, axis: SupportsIndex | Hashable = -1
+    x: ArrayLike | Sequence[Any],
+    num_classes: SupportsIndex,
+    *,
+    dtype: DTypeLike | None = None,
+    axis: SupportsIndex | Hashable = -1,
 ) -> Array:
     """For each integer of `x` a vector with 1 at that place and 0 elsewhere, along a new axis; all 0 beyond the ends.
 
@@ -26,7 +31,7 @@ def one_hot(
     >>> one_hot(fnp.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    value = as_value(x, "one_hot: x")
+    value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))  # type: ignore[arg-type]  # refused there
     if not dtypes.is_integer(value.aval.dtype):
         raise TypeError(f"one_hot: x must be of integers, got {value.aval}; convert it with astype")
     count = static_int("one_hot", num_classes, "num_classes")

@@ -18,7 +18,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import Tracer
 from tracefx.core.values import as_value, to_numpy
-from tracefx.ops.operation import static_shape
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static import axis_of
 
 Mode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
@@ -29,7 +29,7 @@ AxesOf: TypeAlias = int | Sequence[int]
 class Initializer(Protocol):
     """What draws parameters of a shape and dtype from a key."""
 
-    def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) -> Array: ...
+    def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array: ...
 
 
 class _Drawn:
@@ -37,10 +37,10 @@ class _Drawn:
 
     dtype: DTypeLike | None
 
-    def __call__(self, key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) -> Array:
+    def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
         wanted = self.dtype if dtype is None else dtype
         kind = dtypes.default_float() if wanted is None else dtypes.as_dtype(wanted)
-        return self.draw(key, static_shape("initializer", shape), kind)
+        return self.draw(key, sizes_of("initializer", shape), kind)
 
     @abstractmethod
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
@@ -58,7 +58,7 @@ def _told_apart(x: ArrayLike) -> object:
 # ------------------------------------------------------------------ the same everywhere
 
 
-def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) -> Array:
+def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
     """Zeros; the key isn't used.
 
     >>> from tracefx import random
@@ -68,7 +68,7 @@ def zeros(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) 
     return fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype)
 
 
-def ones(key: ArrayLike, shape: Sequence[int], dtype: DTypeLike | None = None) -> Array:
+def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
     """Ones; the key isn't used.
 
     >>> from tracefx import random

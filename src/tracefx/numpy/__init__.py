@@ -176,11 +176,9 @@ from tracefx.numpy.shapes import (
     flip,
     matrix_transpose,
     moveaxis,
-    ndim,
     permute_dims,
     ravel,
     reshape,
-    size,
     squeeze,
     swapaxes,
     transpose,
@@ -329,7 +327,17 @@ if TYPE_CHECKING:
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
     from tracefx.numpy.products import cross, einsum_path, kron, matvec, vecdot, vecmat
     from tracefx.numpy.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
-    from tracefx.numpy.questions import broadcast_shapes, can_cast, iscomplexobj, isrealobj, isscalar, iterable, shape
+    from tracefx.numpy.questions import (
+        broadcast_shapes,
+        can_cast,
+        iscomplexobj,
+        isrealobj,
+        isscalar,
+        iterable,
+        ndim,
+        shape,
+        size,
+    )
     from tracefx.numpy.searching import digitize, interp, searchsorted
     from tracefx.numpy.sequences import diagflat, geomspace, logspace, vander
     from tracefx.numpy.sets import (
@@ -360,7 +368,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
     from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
     from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
-    from tracefx.numpy.views import view
+    from tracefx.numpy.views import byteswap, view
     from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
 else:  # type checkers would take it to have any name
 
@@ -449,4 +457,4 @@ __all__ += ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "hist
 __all__ += ["nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd"]
 __all__ += ["nansum", "nanvar"]
 __all__ += ["__array_namespace_info__"]
-__all__ += ["view"]
+__all__ += ["byteswap", "view"]

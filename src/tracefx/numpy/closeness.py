@@ -10,11 +10,11 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.creation import Nested, asarray
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
-from tracefx.numpy.promoting import BroadcastError, all_inexact, operand, to_type
+from tracefx.numpy.promoting import BroadcastError, all_inexact, to_type
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import basis, comparison
@@ -90,26 +90,26 @@ def allclose(
 
 
 @by_numpy(arrays=2)
-def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
+def array_equal(a1: Nested, a2: Nested, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and equal elements; NaNs are equal if `equal_nan`.
 
     >>> array_equal(np.ones(3), np.ones(2))
     Array(False, dtype=bool)
     """
-    x, y = as_array(operand(a1, "array_equal: a1")), as_array(operand(a2, "array_equal: a2"))
+    x, y = asarray(a1), asarray(a2)
     if x.aval.shape != y.aval.shape:
         return full((), False, "bool")
     out = equal(x, y)
     return all(logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out)
 
 
-def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
+def array_equiv(a1: Nested, a2: Nested) -> Array:
     """Whether two arrays have equal elements once they are broadcast; False where their shapes don't.
 
     >>> array_equiv(np.ones((2, 3)), np.ones(3))
     Array(True, dtype=bool)
     """
-    x, y = operand(a1, "array_equiv: a1"), operand(a2, "array_equiv: a2")
+    x, y = asarray(a1), asarray(a2)
     try:
         return all(equal(x, y))
     except BroadcastError:

@@ -14,7 +14,7 @@ from typing import Literal as Exactly
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike, is_jaxs
+from tracefx.core.array import Array, ArrayLike, is_convertible, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array
@@ -22,7 +22,16 @@ from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.shardings import Place
-from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_numpy
+from tracefx.core.values import (
+    ConcreteArray,
+    Value,
+    as_value,
+    from_jaxs,
+    from_numpy,
+    key_of_word,
+    plain,
+    require_no_mask,
+)
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.kinds import result_type
 from tracefx.numpy.placing import placed
@@ -58,7 +67,7 @@ def array(
     """
     del copy, order  # arrays never change, so that they share memory does not show
     new = None if dtype is None else dtypes.as_dtype(dtype, "array: dtype")
-    if is_arraylike(object):
+    if is_convertible(object):
         out = _from_one(object, new)
     elif isinstance(object, Sequence) and not isinstance(object, str | bytes):
         out = _from_sequence(object, new)
@@ -97,6 +106,7 @@ def _shared(x: Nested) -> Array:
         return from_jaxs(x)
     if not isinstance(x, np.ndarray):
         raise ValueError(f"asarray: copy=False, but the elements of a {type(x).__name__} must be copied")
+    require_no_mask(x)
     numbers = x.view()
     numbers.flags.writeable = False
     return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a")), numbers)
@@ -116,8 +126,13 @@ def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
     if dtype is None:
         return as_array(x)
     if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
+        if isinstance(x, np.ndarray):
+            require_no_mask(x)
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
         return from_numpy(numbers_as(np.asarray(x), dtype), dtype)
+    x = x if isinstance(x, Array) else plain(x)
+    if type(x) is int and dtypes.is_integer(dtype):
+        return as_array(Literal(x, ShapedArray((), dtype)))  # refuses what the dtype can't hold
     return as_array(to_type(x, dtype, what="array: object"))
 
 
@@ -157,7 +172,10 @@ def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
         found = [numbers_as(np.asarray(leaf), dtype) for leaf in leaves]
         data = np.concatenate([part.reshape(-1) for part in found])
     else:
-        data = numbers_as(np.array(leaves), dtype)
+        data = np.array(leaves)
+        if data.dtype == object:  # an integer has more than 64 bits
+            data = np.array([float(leaf) if type(leaf) is int else leaf for leaf in leaves])
+        data = numbers_as(data, dtype)
     return _owned(data.reshape(sizes))
 
 
@@ -174,9 +192,13 @@ def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
         if len(shapes) > 1:
             raise ValueError(f"array: nested sequences must have equal lengths, but shapes {shapes} stand side by side")
         return (len(x), *(shapes[0] if shapes else ()))
-    if not is_arraylike(x):
+    if not is_convertible(x):
         _from_foreign(x, None)
         raise TypeError(f"array: elements must be numbers or arrays, got {x!r} of type {type(x).__name__}")
+    if type(x) not in _PYTHON:
+        x = plain(x)
+        if isinstance(x, np.ndarray):
+            require_no_mask(x)
     leaves.append(x)
     return _shape_of(x)
 
@@ -199,12 +221,11 @@ def full(
     Array([7., 7.], dtype=float16)
     """
     sizes = sizes_of("full", shape)
-    value = operand(fill_value, "full: fill_value")
-    if dtype is not None:
-        value = to_type(fill_value, dtypes.as_dtype(dtype, "full: dtype"))
-    return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
-    )
+    if dtype is None:
+        value = operand(fill_value, "full: fill_value")
+    else:
+        value = _element(fill_value, dtypes.as_dtype(dtype, "full: dtype"), what="full: fill_value")
+    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
 
 
 @by_numpy(arrays=0)
@@ -238,7 +259,23 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | N
 
 def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
-    return basis.broadcast_in_dim(to_type(fill, new), sizes_of(name, sizes), ())
+    return _repeated(_element(fill, new), sizes_of(name, sizes))
+
+
+def _repeated(x: Value, sizes: Shape) -> Array:
+    """An array of this shape, every element `x`, which has no axes. Programs have no operations on float0."""
+    if x.aval.dtype == dtypes.float0:
+        return from_numpy(np.zeros(sizes, dtypes.float0), dtypes.float0)
+    return basis.broadcast_in_dim(x, sizes, ())
+
+
+def _element(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
+    """`to_type` for an element of a new array; a Python integer stands for a random key of such words."""
+    if type(x) is int and dtypes.is_key(dtype):
+        return key_of_word(x, dtype)
+    if dtype == dtypes.float0 and type(x) in _PYTHON:
+        return from_numpy(np.zeros((), dtype), dtype)
+    return to_type(x, dtype, weak, what)
 
 
 def full_like(
@@ -269,12 +306,10 @@ def _filled(
 ) -> Array:
     sizes = aval.shape if shape is None else sizes_of(name, shape)
     if dtype is None:
-        value = to_type(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
+        value = _element(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
-        value = to_type(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
-    return placed(
-        basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
-    )
+        value = _element(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
+    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
 
 
 @by_numpy()

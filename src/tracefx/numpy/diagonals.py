@@ -10,7 +10,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import Tracer, as_array
 from tracefx.core.literal import Literal
 from tracefx.core.shardings import Place
 from tracefx.core.values import Value
@@ -27,9 +27,9 @@ from tracefx.ops.static import static_int
 
 @by_numpy(arrays=0)
 def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Place | None = None
+    N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None, *, device: Place | None = None
 ) -> Array:
-    """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k` and zeros elsewhere.
+    """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k`, which may be traced, and zeros elsewhere.
 
     >>> eye(2)
     Array([[1., 0.],
@@ -49,8 +49,8 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
 
 
 @by_numpy(arrays=0)
-def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """`f32[N, M]` with ones on diagonal `k` and below.
+def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
+    """`f32[N, M]` with ones on diagonal `k`, which may be traced, and below.
 
     >>> tri(2)
     Array([[1., 0.],
@@ -68,28 +68,34 @@ def _numbers(name: str, n: int, m: int, axis: int) -> Array:
     return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
-def _diagonal(name: str, n: int, m: int, k: int) -> int:
+def _diagonal(name: str, n: int, m: int, k: int | Array) -> int | Array:
     """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
+    if isinstance(k, Tracer):
+        if k.aval.shape or not dtypes.is_integer(k.aval.dtype):
+            raise TypeError(f"{name}: k must be an integer scalar, got {k.aval}")
+        return as_array(retyped(k, dtypes.int32))
     return max(-static_int(name, n, "N"), min(static_int(name, k, "k"), static_int(name, m, "M")))
 
 
-def _plus(numbers: Array, k: int) -> Array:
+def _plus(numbers: Array, k: int | Array) -> Array:
+    if isinstance(k, Array):
+        return elementwise.add(numbers, k)
     return elementwise.add(numbers, Literal(k, ShapedArray((), dtypes.int32)))
 
 
-def _below(name: str, n: int, m: int, k: int) -> Array:
+def _below(name: str, n: int, m: int, k: int | Array) -> Array:
     """Which elements of a matrix are on diagonal `k` or below."""
     return comparison.ge(_plus(_numbers(name, n, m, 0), _diagonal(name, n, m, k)), _numbers(name, n, m, 1))
 
 
-def _on(name: str, n: int, m: int, k: int) -> Array:
+def _on(name: str, n: int, m: int, k: int | Array) -> Array:
     """Which elements of a matrix are on diagonal `k`."""
     rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
     return comparison.eq(_plus(rows, _diagonal(name, n, m, k)), columns)
 
 
 @by_numpy()
-def tril(m: ArrayLike, k: int = 0) -> Array:
+def tril(m: ArrayLike, k: int | Array = 0) -> Array:
     """`m` with zeros above diagonal `k` of the last two axes.
 
     >>> tril(np.ones((2, 2))).tolist()
@@ -103,7 +109,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 
 
 @by_numpy()
-def triu(m: ArrayLike, k: int = 0) -> Array:
+def triu(m: ArrayLike, k: int | Array = 0) -> Array:
     """`m` with zeros below diagonal `k` of the last two axes.
 
     >>> triu(np.ones((2, 2))).tolist()
@@ -182,16 +188,21 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
 @by_numpy(_tracing)
 def trace(
     a: ArrayLike,
-    offset: int = 0,
+    offset: int | Array = 0,
     axis1: int = 0,
     axis2: int = 1,
     dtype: DTypeLike | None = None,
     out: None = None,
 ) -> Array:
-    """The sum of diagonal `offset` of the matrices along two axes.
+    """The sum of diagonal `offset`, which may be traced, of the matrices along two axes.
 
     >>> trace(np.eye(3))
     Array(3., dtype=float32)
     """
     no_out("trace", out)
-    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
+    if isinstance(offset, Tracer):
+        x = moveaxis(as_array(operand(a, "trace: a")), (axis1, axis2), (-2, -1))
+        n, m = x.shape[-2:]
+        on = basis.broadcast_to(_on("trace", n, m, offset), x.shape)
+        return sum(choose(on, x, like(x, False)), (-2, -1), dtype)
+    return sum(diagonal(a, static_int("trace", offset, "offset"), axis1, axis2), -1, dtype)

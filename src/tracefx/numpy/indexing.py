@@ -22,7 +22,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value, from_jaxs
+from tracefx.core.values import ConcreteArray, Value, from_jaxs, require_no_mask
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.promoting import broadcast_shapes, no_out, operand, retyped
@@ -251,6 +251,8 @@ def _read(part: IndexPart) -> _Read:
             f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
             f"of type {type(part).__name__}"
         )
+    if isinstance(part, np.ndarray):
+        require_no_mask(part)
     dtype = dtypes.as_dtype(part.dtype, "the dtype of an index")
     if dtypes.is_bool(dtype):
         mask = part.concrete(MaskIndexError) if isinstance(part, Array) else part
@@ -456,14 +458,15 @@ def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
     axis: int | None = -1,
-    mode: str | None = None,
+    mode: str | GatherScatterMode | None = None,
     fill_value: Scalar | None = None,
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Array:
     """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
 
-    The other axes broadcast. Indices out of bounds are treated as in `take`, or give zeros if `mode` is "one_hot".
+    The other axes broadcast. Indices out of bounds are treated as in `take`, or give zeros if `mode` is "one_hot";
+    "promise_in_bounds" says that there are none, nor negative ones.
     Negative ones count from the end, with "clip" too, unless `wrap_negative_indices` is False: then they are out of
     bounds.
 
@@ -484,7 +487,12 @@ def take_along_axis(
         return there
     if mode == "one_hot":
         mode, fill_value = "fill", 0
-    found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
+    if mode in ("promise_in_bounds", GatherScatterMode.PROMISE_IN_BOUNDS):
+        found, how = as_array(retyped(given, dtypes.int32)), GatherScatterMode.PROMISE_IN_BOUNDS
+    else:
+        if isinstance(mode, GatherScatterMode):
+            mode = "clip" if mode is GatherScatterMode.CLIP else "fill"
+        found, how = _indices("take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False)
     others = [i for i in range(x.aval.ndim) if i != along]
     lines = broadcast_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])
 

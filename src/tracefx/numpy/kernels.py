@@ -15,6 +15,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.numpy.evaluated import Kernel
 from tracefx.ops import ordering
 from tracefx.ops.basis import along
+from tracefx.ops.powers import power
 from tracefx.ops.reduction import Extremum
 from tracefx.ops.static import axes_of, axis_of, is_several
 from tracefx.transforms.evaluations import Number
@@ -146,24 +147,9 @@ def spreading(root: bool) -> Callable[..., Kernel | None]:
 # ------------------------------------------------------------------ arithmetic
 
 
-def floored(x: NDArray | float, y: NDArray | float) -> NDArray:
-    """`floor_divide` of NumPy's floats, which is the quotient where one of them is infinite."""
-    quotient: NDArray = np.floor_divide(x, y)
-    if _all_finite(x) and _all_finite(y):
-        return quotient
-    return np.where(np.isinf(x) | np.isinf(y), np.true_divide(x, y), quotient)
-
-
-def _all_finite(x: NDArray | float) -> bool:
-    if isinstance(x, int | float):
-        return math.isfinite(x)
-    finite = np.isfinite(x)
-    return bool(np.count_nonzero(finite) == finite.size)
-
-
 def raising(x1: ShapedArray | Number, x2: ShapedArray | Number) -> Kernel | None:
     """`power` of NumPy's floats; integer powers that are known are multiplications."""
-    return None if isinstance(x2, Number) and x2.kind is not float else np.power
+    return None if isinstance(x2, Number) and x2.kind is not float else power
 
 
 def extreme_by(ufunc: np.ufunc, with_zeros: Callable[..., NDArray]) -> Callable[..., Kernel]:

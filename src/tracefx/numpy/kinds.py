@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -10,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike, stands_for_array
 from tracefx.core.dtypes import DType, DTypeLike, Kind
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
@@ -71,6 +72,8 @@ def type_of(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     """The dtype and weak type that an argument has or says."""
     if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_of(x, what)
+    if stands_for_array(x):
+        return dtype_of(x, what)  # type: ignore[arg-type]  # converted there
     # By identity: `float64` equals `float`, and is not weak.
     return dtypes.as_dtype(x, what), x is int or x is float or x is complex
 
@@ -160,10 +163,11 @@ def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     return dtypes.iinfo(type_of(int_type, "iinfo: int_type")[0])
 
 
-def issubdtype(arg1: DTypeLike | AbstractType | None, arg2: DTypeLike | AbstractType | None) -> bool:
+def issubdtype(arg1: DTypeLike | AbstractType | type | None, arg2: DTypeLike | AbstractType | type | None) -> bool:
     """Whether the dtype `arg1` is of the kind `arg2`, such as `floating` or `integer`, or is that very dtype.
 
-    Python's types are NumPy's 64 bits here, whatever new arrays of them have, and so is None, as in NumPy.
+    Python's types are NumPy's 64 bits here, whatever new arrays of them have, and so is None, as in NumPy. Dtypes that
+    only NumPy has, such as `object` and `str`, are compared as NumPy compares them.
 
     >>> issubdtype("bfloat16", floating), issubdtype("int4", floating), issubdtype("int8", np.int8)
     (True, False, True)
@@ -172,12 +176,40 @@ def issubdtype(arg1: DTypeLike | AbstractType | None, arg2: DTypeLike | Abstract
     lower = _KINDS.get(arg1) if isinstance(arg1, type) else None
     if lower is not None:
         return upper is not None and lower <= upper
-    own = _as_numpys(arg1, "issubdtype: arg1")
-    return own == _as_numpys(arg2, "issubdtype: arg2") if upper is None else dtypes.kind(own) in upper
+    own = _supported(arg1)
+    if own is None:
+        return issubclass(_class_of(arg1, "issubdtype: arg1"), _class_of(arg2, "issubdtype: arg2"))
+    if upper is not None:
+        return dtypes.kind(own) in upper
+    other = _supported(arg2)
+    if other is None:
+        _class_of(arg2, "issubdtype: arg2")  # which refuses what is no dtype of NumPy either
+        return False
+    return own == other
 
 
-def _as_numpys(x: DTypeLike | None, what: str) -> DType:
-    return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x, what)
+def _supported(x: object) -> DType | None:
+    """The dtype of tracefx that `x` names, if any."""
+    try:
+        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type]  # refused there
+    except TypeError:
+        return None
+
+
+def _class_of(x: object, what: str) -> type[np.generic]:
+    """NumPy's class of the elements of a dtype that tracefx may lack, such as `object` and `str`."""
+    if isinstance(x, type) and issubclass(x, np.generic):
+        return x
+    own = _supported(x)
+    if own is not None:
+        return own.type
+    if isinstance(x, np.dtype):
+        return x.type
+    if (isinstance(x, type) and not hasattr(x, "dtype")) or (isinstance(x, str) and x.isidentifier()):
+        with suppress(TypeError):
+            return np.dtype(x).type
+    dtypes.as_dtype(x, what)  # type: ignore[arg-type]  # refused there
+    raise AssertionError("unreachable: as_dtype refuses it, too")
 
 
 def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
@@ -198,20 +230,23 @@ def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...
         raise ValueError(f"isdtype: kind must be a dtype or of {', '.join(map(repr, _NAMES))}, got {kind!r}") from error
 
 
-def promote_types(a: DTypeLike, b: DTypeLike) -> DType:
+def promote_types(a: DTypeLike | None, b: DTypeLike | None) -> DType:
     """The dtype in which arrays of two dtypes meet, 64 bits staying 64; `int`, `float` and `complex` give way as
-    Python numbers do.
+    Python numbers do. None means float64, as in NumPy.
 
     Raises TypePromotionError (a TypeError and a ValueError) if they have none in common.
 
     >>> promote_types("int32", "bfloat16"), promote_types("int8", int)
     (dtype(bfloat16), dtype('int8'))
     """
-    return promote([type_of(a, "promote_types: a"), type_of(b, "promote_types: b")])[0]
+    one, other = [dtypes.float64 if x is None else x for x in (a, b)]
+    return promote([type_of(one, "promote_types: a"), type_of(other, "promote_types: b")])[0]
 
 
-def result_type(*args: ArrayLike | DTypeLike) -> DType:
+def result_type(*args: ArrayLike | DTypeLike | None) -> DType:
     """The dtype in which the arguments, arrays or dtypes, meet, 64 bits that are asked for staying 64.
+
+    None means the default float dtype.
 
     >>> result_type(2, 3.5), result_type("int8", 2)
     (dtype('float32'), dtype('int8'))
@@ -219,8 +254,9 @@ def result_type(*args: ArrayLike | DTypeLike) -> DType:
     return meeting_type(*args)[0]
 
 
-def meeting_type(*args: ArrayLike | DTypeLike) -> tuple[DType, bool]:
+def meeting_type(*args: ArrayLike | DTypeLike | None) -> tuple[DType, bool]:
     """`result_type`, and whether that is a weak type."""
     if not args:
         raise ValueError("result_type takes at least one argument")
-    return promote([type_of(a, f"result_type: argument {i}") for i, a in enumerate(args)])
+    given = [dtypes.default_float() if a is None else a for a in args]
+    return promote([type_of(a, f"result_type: argument {i}") for i, a in enumerate(given)])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike, IndexPart
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
+from tracefx.core.values import Value, from_numpy
 from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.creation import linspace
 from tracefx.numpy.evaluated import by_numpy
@@ -21,27 +22,40 @@ from tracefx.numpy.indexing import getitem
 from tracefx.numpy.promoting import operand, retyped
 from tracefx.numpy.reductions import max, mean, min
 from tracefx.numpy.shapes import flip
-from tracefx.numpy.ufuncs import round
-from tracefx.ops import basis, shape
+from tracefx.numpy.ufuncs import choose, round
+from tracefx.ops import arithmetic, basis, elementwise, shape
 from tracefx.ops.static import static_int
+from tracefx.transforms.vmap import vmap
 
 _REPEATING: Final = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: Final[Mapping[str, Callable[..., Array]]] = MappingProxyType(
     {"maximum": max, "minimum": min, "mean": mean}
 )
+_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "constant": "constant_values",
+        "linear_ramp": "end_values",
+        "reflect": "reflect_type",
+        "symmetric": "reflect_type",
+    }
+)
 Sides: TypeAlias = ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]]
 Widths = list[tuple[int, int]]
 
 
-@by_numpy()
+PadWidth: TypeAlias = int | Sequence[int] | Sequence[Sequence[int]]
+
+
 def pad(
     array: ArrayLike,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
-    mode: str = "constant",
+    pad_width: PadWidth,
+    mode: str | Callable[..., Any] = "constant",
     *,
     constant_values: Sides | None = None,
-    stat_length: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    stat_length: PadWidth | None = None,
     end_values: Sides | None = None,
+    reflect_type: str | None = None,
+    **kwargs: Any,
 ) -> Array:
     """`array` with elements put around it: `(before, after)` for each axis, or one pair or one number for all.
 
@@ -49,24 +63,60 @@ def pad(
     any; "edge", the outermost ones over again; "reflect" and "symmetric", the array mirrored at its ends, without and
     with the outermost ones doubled; "wrap", the array over again; "linear_ramp", numbers that go evenly to
     `end_values`, by default 0; "maximum", "minimum" and "mean", those of each line, or of the `stat_length` elements
-    next to its end. ValueError for another mode or its option, for negative widths, and where there are no elements.
+    next to its end. `reflect_type="odd"` mirrors twice the outermost element less the elements.
+
+    `mode` may also be a function `f(vector, widths, axis, kwargs)`: it takes each line of the array, padded with zeros,
+    for one axis after the other, and returns the line that takes its place. Other keyword arguments are for it.
+
+    Raises ValueError for another mode or its option, for negative widths, and where there are no elements.
 
     >>> pad(np.ones(2), 1).tolist()
     [0.0, 1.0, 1.0, 0.0]
     >>> pad(np.arange(3), (2, 1), "reflect").tolist()
     [2, 1, 0, 1, 2, 1]
     """
+    options = {
+        "constant_values": constant_values,
+        "stat_length": stat_length,
+        "end_values": end_values,
+        "reflect_type": reflect_type,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    if callable(mode):
+        return _by_function(array, pad_width, mode, kwargs | given)
+    if kwargs:
+        raise ValueError(f"pad: {', '.join(kwargs)} means nothing for mode {mode!r}")
+    return _padded(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
+
+
+@by_numpy()
+def _padded(
+    array: ArrayLike,
+    pad_width: PadWidth,
+    mode: str,
+    *,
+    constant_values: Sides | None = None,
+    stat_length: PadWidth | None = None,
+    end_values: Sides | None = None,
+    reflect_type: str | None = None,
+) -> Array:
+    """`pad` by one of the modes with a name."""
     x = operand(array, "pad: array")
     modes = ("constant", "empty", *_REPEATING, "linear_ramp", *_STATISTICS)
     if mode not in modes:
         raise ValueError(f"pad: mode must be {', '.join(map(repr, modes))}, got {mode!r}")
-    options = {"constant_values": constant_values, "stat_length": stat_length, "end_values": end_values}
-    takes = {"constant": "constant_values", "linear_ramp": "end_values"}.get(
-        mode, "stat_length" if mode in _STATISTICS else ""
-    )
+    options = {
+        "constant_values": constant_values,
+        "stat_length": stat_length,
+        "end_values": end_values,
+        "reflect_type": reflect_type,
+    }
+    takes = _OPTIONS.get(mode, "stat_length" if mode in _STATISTICS else "")
     for option, given in options.items():
         if given is not None and option != takes:
             raise ValueError(f"pad: {option} means nothing for mode {mode!r}")
+    if reflect_type not in (None, "even", "odd"):
+        raise ValueError(f"pad: reflect_type must be 'even' or 'odd', got {reflect_type!r}")
     if not x.aval.shape:
         return as_array(x)
     widths = _widths("pad_width", x, pad_width)
@@ -84,8 +134,60 @@ def pad(
         n = x.aval.shape[axis]
         if n == 0:
             raise ValueError(f"pad: axis {axis} of {x.aval} has no elements that mode {mode!r} could repeat")
+        if reflect_type == "odd":
+            out = _oddly_reflected(out, axis, sides, 1 if mode == "symmetric" else 0)
+            continue
         places = np.pad(np.arange(n, dtype=np.int32), sides, mode)  # type: ignore[call-overload]  # one of the modes above
         out = getitem(out, (*[slice(None)] * axis, places))
+    return out
+
+
+def _oddly_reflected(x: Array, axis: int, sides: tuple[int, int], doubled: int) -> Array:
+    """`x` lengthened along an axis by twice its outermost element less the elements mirrored there.
+
+    Segments as long as the axis alternate between the elements and twice the nearer outermost element less them, both
+    plus `rise` for each further segment. Reflections that are not `doubled` share the outermost elements.
+    """
+    n = x.shape[axis]
+    period = builtins.max(n - 1 + doubled, 1)
+    segments, rests = np.divmod(np.arange(-sides[0], n + sides[1]), period)
+    if not doubled:  # the last element is in the first segment too
+        last = (rests == 0) & (segments == 1)
+        segments, rests = np.where(last, 0, segments), np.where(last, n - 1, rests)
+    odd = segments % 2 == 1
+    places = np.where(odd, n - 1 - rests, rests).astype(np.int32)
+    index: list[IndexPart] = [slice(None)] * axis
+    elements = getitem(x, (*index, places if n > 1 else np.zeros_like(places)))
+
+    def along(numbers: NDArray) -> Value:
+        line = from_numpy(numbers.reshape([-1 if i == axis else 1 for i in range(x.ndim)]), numbers.dtype)
+        return basis.broadcast_to(line, elements.shape)
+
+    first, end = [basis.broadcast_to(_edge(x, axis, side, 1), elements.shape) for side in (0, 1)]
+    edge = choose(along(segments < 0), first, end)
+    mirrored = choose(along(odd), arithmetic.sub(elementwise.add(edge, edge), elements), elements)
+    turns = np.where(odd & (segments < 0), segments + 1, segments - odd)
+    rise = arithmetic.mul(retyped(along(turns.astype(np.int32)), x.dtype), arithmetic.sub(end, first))
+    return choose(along(turns == 0), mirrored, elementwise.add(mirrored, rise))
+
+
+def _by_function(array: ArrayLike, pad_width: PadWidth, function: Callable[..., Any], kwargs: dict[str, Any]) -> Array:
+    x = operand(array, "pad: array")
+    if not x.aval.shape:
+        return as_array(x)
+    widths = _widths("pad_width", x, pad_width)
+    out = _with_constants(x, widths, 0)
+    for axis, sides in enumerate(widths):
+        lines = basis.move_axis(out, axis, out.ndim - 1)
+        *others, n = lines.shape
+
+        def changed(line: Array, axis: int = axis, sides: tuple[int, int] = sides) -> Array:
+            return as_array(operand(function(line, sides, axis, kwargs), "pad: what the function returns"))
+
+        rows = vmap(changed)(basis.reshape(lines, (math.prod(others), n)))
+        if rows.ndim != 2:
+            raise ValueError(f"pad: mode must return a line for each line, got {rows.aval.without_axis(0)}")
+        out = basis.move_axis(basis.reshape(rows, (*others, rows.shape[1])), out.ndim - 1, axis)
     return out
 
 

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
-from tracefx.core.avals import Shape
+from tracefx.core.array import Array, ArrayLike, Axes, is_convertible
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy import promoting
+from tracefx.numpy.creation import asarray
+from tracefx.numpy.shapes import some_axes
 from tracefx.ops.static import is_several, static_ints
 from tracefx.ops.typed import Typed, typeof
 
 
-def shape(a: ArrayLike | Typed) -> Shape:
+def shape(a: ArrayLike | Typed | Sequence[Any]) -> Shape:
     """The sizes of the axes.
 
     >>> shape(np.ones((2, 3)))
     (2, 3)
     """
-    return typeof(a, "shape: a").shape
+    return type_of_nested(a, "shape: a").shape
+
+
+def ndim(a: ArrayLike | Typed | Sequence[Any]) -> int:
+    """The number of axes.
+
+    >>> ndim(np.zeros((2, 3)))
+    2
+    """
+    return type_of_nested(a, "ndim: a").ndim
+
+
+def size(a: ArrayLike | Typed | Sequence[Any], axis: Axes = None) -> int:
+    """The number of elements, or of those along `axis`.
+
+    >>> size(np.zeros((2, 3)))
+    6
+    """
+    aval = type_of_nested(a, "size: a")
+    return aval.size if axis is None else math.prod(aval.shape[i] for i in some_axes("size", axis, aval.ndim))
+
+
+def type_of_nested(x: ArrayLike | Typed | Sequence[Any], what: str) -> ShapedArray:
+    """`typeof` of an array, or of the array that nested sequences make."""
+    return typeof(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # refused there
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
@@ -41,7 +69,7 @@ def isscalar(element: object) -> bool:
     >>> isscalar(1.5), isscalar(np.ones(())), isscalar(np.ones(1))
     (True, True, False)
     """
-    return not get_aval(element).shape if is_arraylike(element) else np.isscalar(element)
+    return not get_aval(element).shape if is_convertible(element) else np.isscalar(element)
 
 
 def iterable(y: object) -> bool:
@@ -59,7 +87,7 @@ def iscomplexobj(x: object) -> bool:
     >>> iscomplexobj(1 + 0j), iscomplexobj(np.ones(2))
     (True, False)
     """
-    return dtypes.is_complex(get_aval(x).dtype) if is_arraylike(x) else bool(np.iscomplexobj(np.asarray(x)))
+    return dtypes.is_complex(get_aval(x).dtype) if is_convertible(x) else bool(np.iscomplexobj(np.asarray(x)))
 
 
 def isrealobj(x: object) -> bool:

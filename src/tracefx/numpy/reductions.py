@@ -357,7 +357,7 @@ def _count(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, ke
     """How many elements each result is made of, in the dtype of `x`."""
     if where is None:
         count = math.prod(x.aval.shape[i] for i in over)
-        return Literal(float(count), ShapedArray((), x.aval.dtype))
+        return to_type(count, x.aval.dtype)
     mask = broadcast_to(_mask(name, where), broadcast_shapes(name, x.aval.shape, as_value(where).aval.shape))
     return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
 
@@ -382,7 +382,7 @@ def mean(
     over = axes("mean", axis, x.aval.ndim)
     result = _mean_dtype("mean", x, dtype)
     x = retyped(x, _computed(result))
-    total = sum(x, over, keepdims=keepdims, where=where)
+    total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the dtype asked for, even int8
     return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
 
 
@@ -547,13 +547,16 @@ def _so_far(
     name: str, a: ArrayLike, axis: int | None, dtype: DTypeLike | None, fold: Callable[[ArrayLike, int], Array]
 ) -> Array:
     x = operand(a, f"{name}: a")
-    if axis is None:
+    if axis is None or not x.aval.shape:
         x = reshape(x, (x.aval.size,))
     along = axis_of(name, 0 if axis is None else axis, x.aval.ndim)
     if dtype is not None:
         x = retyped(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
     elif dtypes.is_bool(x.aval.dtype):
         x = retyped(x, dtypes.default_int())
+    if dtypes.is_bool(x.aval.dtype):  # sums are logical or, products logical and: extremes of 0 and 1
+        extreme = cumulative.cummax if fold is cumulative.cumsum else cumulative.cummin
+        return as_array(retyped(extreme(retyped(x, dtypes.int8), along), dtypes.bool_))
     return fold(retyped(x, x.aval.dtype), along)
 
 

@@ -59,7 +59,7 @@ def repeat(
     [0, 2, 2, 2, 2]
     """
     x = operand(a, "repeat: a")
-    if axis is None:
+    if axis is None or (not x.aval.shape and axis in (0, -1)):
         x, axis = basis.reshape(x, (x.aval.size,)), 0
     axis = axis_of("repeat", axis, x.aval.ndim)
     n = x.aval.shape[axis]

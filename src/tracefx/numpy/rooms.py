@@ -19,7 +19,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
             "c_ diag_indices diag_indices_from index_exp indices ix_ mask_indices mgrid ogrid r_ "
             "ravel_multi_index s_ tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
         ),
-        "questions": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable shape",
+        "questions": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable ndim shape size",
         "printing": "array_repr array_str get_printoptions printoptions set_printoptions",
         "interchange": "from_dlpack frombuffer fromfile fromfunction fromiter fromstring load save savez",
         "float_parts": "frexp ldexp modf spacing",
@@ -47,7 +47,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
         "nan_reductions": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar",
         "inspection": "__array_namespace_info__",
-        "views": "view",
+        "views": "byteswap view",
     }
 )
 

@@ -4,49 +4,64 @@ from __future__ import annotations
 
 from typing import Final, final
 
-import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, named_dtype
 from tracefx.numpy.creation import asarray
 
 
 @final
-@frozen(eq=False)
-class ScalarType:
-    """A dtype, which is also the function that makes arrays of it; equal to whatever else names the dtype.
+class ScalarType(type):
+    """The class of `float32`, `int8` and so on: a dtype, which is also the function that makes arrays of it.
+
+    Equal to whatever else names the dtype: `np.float32`, `"float32"`, `np.dtype("float32")`. Never equal to anything
+    else.
 
     >>> float16 = ScalarType(dtypes.float16)
     >>> float16(3)
     Array(3., dtype=float16)
+    >>> import numpy as np
     >>> np.dtype("float16") == float16 == np.float16
     True
+    >>> float16.__name__, isinstance(np.float16(1), float16)
+    ('float16', True)
     """
 
     dtype: DType
 
-    def __call__(self, x: ArrayLike) -> Array:
-        return asarray(x, self.dtype)
+    def __new__(cls, dtype: DType) -> ScalarType:
+        name = dtype.name
+        doc = f"The dtype {dtype.name}. Called, it makes arrays of this dtype."
+        made = type.__new__(cls, name, (), {"dtype": dtype, "__module__": "tracefx.numpy", "__doc__": doc})
+        made.__qualname__ = made.__name__
+        return made
+
+    def __init__(cls, dtype: DType) -> None:
+        type.__init__(cls, cls.__name__, (), {})
 
     @override
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ScalarType | np.dtype | type | str):
-            try:
-                return bool(np.dtype(other) == self.dtype)
-            except TypeError:
-                return False
-        return NotImplemented
+    def __call__(cls, x: ArrayLike) -> Array:
+        return asarray(x, cls.dtype)
 
     @override
-    def __hash__(self) -> int:
-        return hash(self.dtype)
+    def __instancecheck__(cls, instance: object) -> bool:
+        """Whether `instance` is a NumPy scalar of the dtype. Arrays are none, even without axes."""
+        return isinstance(instance, cls.dtype.type)
 
     @override
-    def __repr__(self) -> str:
-        return f"tracefx.numpy.{'bool_' if self.dtype == dtypes.bool_ else self.dtype.name}"
+    def __eq__(cls, other: object) -> bool:
+        found = other.dtype if isinstance(other, ScalarType) else named_dtype(other)
+        return found is not None and found == cls.dtype
+
+    @override
+    def __hash__(cls) -> int:
+        return hash(cls.dtype)
+
+    @override
+    def __repr__(cls) -> str:
+        return f"{cls.__module__}.{cls.__name__}"
 
 
 bool_: Final = ScalarType(dtypes.bool_)

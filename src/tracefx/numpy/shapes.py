@@ -25,7 +25,6 @@ from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
 from tracefx.ops import basis, shape
 from tracefx.ops.operation import static_shape
 from tracefx.ops.static import AxisError, axes_of, axis_of, is_several, read
-from tracefx.ops.typed import Typed, typeof
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
@@ -309,22 +308,3 @@ def _at_least(ndim: int, x: Value) -> Array:
 
 def _one_or_all(found: list[Array]) -> Array | tuple[Array, ...]:
     return found[0] if len(found) == 1 else tuple(found)
-
-
-def ndim(a: ArrayLike | Typed) -> int:
-    """The number of axes.
-
-    >>> ndim(np.zeros((2, 3)))
-    2
-    """
-    return typeof(a, "ndim: a").ndim
-
-
-def size(a: ArrayLike | Typed, axis: Axes = None) -> int:
-    """The number of elements, or of those along `axis`.
-
-    >>> size(np.zeros((2, 3)))
-    6
-    """
-    aval = typeof(a, "size: a")
-    return aval.size if axis is None else math.prod(aval.shape[i] for i in some_axes("size", axis, aval.ndim))

@@ -15,7 +15,7 @@ from tracefx.core.values import Value
 from tracefx.numpy.evaluated import NUMBERS, Kernel, always, by_numpy
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
-from tracefx.numpy.transcendentals import apart, rad2deg
+from tracefx.numpy.transcendentals import apart, rad2deg, wrapped
 from tracefx.numpy.ufuncs import choose, imag, like, real, where
 from tracefx.numpy.universal import binary
 from tracefx.ops import arithmetic, bitwise, comparison, pairs, powers, transcendental
@@ -142,17 +142,16 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 @binary(-math.inf)
 @by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log2(2**x1 + 2**x2)` without overflow on the way. TypeError for complex numbers.
+    """`log2(2**x1 + 2**x2)` without overflow on the way; the imaginary part is at most `pi / log(2)` from 0.
 
     >>> logaddexp2(3.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
     """
     x, y = all_inexact("logaddexp2", x1, x2)
-    if dtypes.is_complex(x.aval.dtype):
-        raise TypeError(f"logaddexp2 is not defined for complex numbers, got {x.aval} and {y.aval}")
     larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp2(difference))
-    return choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
+    out = choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
+    return wrapped(out, math.pi / math.log(2))
 
 
 def _replacing(

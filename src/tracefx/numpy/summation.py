@@ -22,9 +22,11 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.evaluated import by_numpy
+from tracefx.numpy.kinds import promote_types
 from tracefx.numpy.promoting import converted, no_out, retyped
 from tracefx.ops import basis, contraction
 from tracefx.ops.contraction import PrecisionLike
+from tracefx.ops.reduction import reduce_or
 from tracefx.ops.static import static_int
 
 Labels: TypeAlias = tuple[str, ...]
@@ -103,7 +105,7 @@ def einsum(
             total = _contracted(total, factor, kept, result, precision, dtype)
         factors.append(total)
     (last,) = factors
-    last = last.summed(result)
+    last = last.summed(result, dtype)
     present = [name for name in result if name in last.labels]
     found = basis.transpose(last.value, [last.labels.index(name) for name in present])
     # A name may have been left with operands of size 1 there.
@@ -121,13 +123,17 @@ class Factor:
     value: Value
     labels: Labels
 
-    def summed(self, kept: Iterable[str]) -> Factor:
-        """Without the axes that aren't kept."""
+    def summed(self, kept: Iterable[str], dtype: DType) -> Factor:
+        """Without the axes that aren't kept. Sums have `dtype`, that of the result, if it holds the elements; those of
+        bools are logical or."""
         names = set(kept)
         over = [i for i, name in enumerate(self.labels) if name not in names]
         if not over:
             return self
-        return Factor(basis.reduce_sum(self.value, over), tuple([name for name in self.labels if name in names]))
+        own = self.value.aval.dtype
+        value = retyped(self.value, dtype) if own != dtype and promote_types(own, dtype) == dtype else self.value
+        fold = reduce_or if dtypes.is_bool(value.aval.dtype) else basis.reduce_sum
+        return Factor(fold(value, over), tuple([name for name in self.labels if name in names]))
 
 
 def _in_letters(first: ArrayLike, rest: Sequence[ArrayLike | Axes]) -> tuple[str, Sequence[ArrayLike]]:
@@ -245,7 +251,7 @@ def _order(
 
 def _contracted(x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType) -> Factor:
     """The product of two factors, summed over the axes that aren't kept."""
-    x, y = x.summed({*kept, *y.labels}), y.summed({*kept, *x.labels})
+    x, y = x.summed({*kept, *y.labels}, dtype), y.summed({*kept, *x.labels}, dtype)
     shared = [name for name in x.labels if name in y.labels]
     over = [name for name in shared if name not in kept]
     batch = [name for name in result if name in shared]

@@ -18,7 +18,17 @@ from tracefx.numpy.evaluated import always, by_numpy
 from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
 from tracefx.numpy.ufuncs import choose, like
 from tracefx.numpy.universal import binary
-from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, pairs, powers, transcendental
+from tracefx.ops import (
+    arithmetic,
+    bitwise,
+    comparison,
+    elementwise,
+    magnitude,
+    pairs,
+    powers,
+    rounding,
+    transcendental,
+)
 from tracefx.ops import complex as complex_numbers
 
 
@@ -259,7 +269,9 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(5., dtype=float32, weak_type=True)
     """
     weak = [dtype_of(a, f"hypot: {name}")[1] for name, a in (("x1", x1), ("x2", x2))]
-    given = _reals("hypot", *all_inexact("hypot", x1, x2))
+    given = all_inexact("hypot", x1, x2)
+    if dtypes.is_complex(given[0].aval.dtype):
+        raise TypeError(f"hypot is not defined for complex numbers, got {given[0].aval} and {given[1].aval}")
     x, y = [magnitude.abs(retyped(v, v.aval.dtype, all(weak))) for v in given]
     inf = like(x, math.inf)
     infinite = bitwise.bitwise_or(comparison.eq(x, inf), comparison.eq(y, inf))
@@ -273,32 +285,38 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @binary(-math.inf)
 @by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log(exp(x1) + exp(x2))` without overflow on the way. TypeError for complex numbers.
+    """`log(exp(x1) + exp(x2))` without overflow on the way. The imaginary part of a complex result is from -pi to pi.
 
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    x, y = _reals("logaddexp", *all_inexact("logaddexp", x1, x2))
+    x, y = all_inexact("logaddexp", x1, x2)
     larger, difference, same = apart(x, y)
     rest = transcendental.log1p(transcendental.exp(difference))
-    return choose(same, larger, elementwise.add(larger, rest))
+    return wrapped(choose(same, larger, elementwise.add(larger, rest)), math.pi)
 
 
 def apart(x: Value, y: Value) -> tuple[Array, Array, Array]:
     """The larger of two numbers, how much smaller the other is, and where both are the same infinity."""
     # By choices rather than `max` and `abs`: those halve tangents at ties, and what adds up again for first derivatives
     # does not for second ones.
-    above = comparison.gt(x, y)
+    one, other = [complex_numbers.real(v) if dtypes.is_complex(v.aval.dtype) else v for v in (x, y)]
+    above = comparison.gt(one, other)
     larger, smaller = choose(above, x, y), choose(above, y, x)
     # Where both are the same infinity there is no difference.
-    same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(magnitude.abs(x), like(x, math.inf)))
+    same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(magnitude.abs(one), like(one, math.inf)))
     return larger, choose(same, like(x, 0.0), arithmetic.sub(smaller, larger)), same
 
 
-def _reals(name: str, x: Value, y: Value) -> tuple[Value, Value]:
-    if x.aval.dtype.kind == "c":
-        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval} and {y.aval}")
-    return x, y
+def wrapped(x: Array, half: float) -> Array:
+    """A complex `x` with its imaginary part moved to between `-half` and `half` by multiples of twice `half`."""
+    if not dtypes.is_complex(x.dtype):
+        return x
+    real, imag = complex_numbers.real(x), complex_numbers.imag(x)
+    turns = rounding.round(arithmetic.div(imag, like(imag, 2 * half)), rounding.RoundingMethod.TO_NEAREST_EVEN)
+    inside = comparison.le(magnitude.abs(imag), like(imag, half))
+    moved = arithmetic.sub(imag, arithmetic.mul(turns, like(imag, 2 * half)))
+    return complex_numbers.complex(real, choose(inside, imag, moved))
 
 
 radians = deg2rad

@@ -21,7 +21,7 @@ from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
-from tracefx.numpy.kernels import clipping, extreme_by, floored, raising
+from tracefx.numpy.kernels import clipping, extreme_by, raising
 from tracefx.numpy.promoting import (
     all_inexact,
     all_numeric,
@@ -206,11 +206,12 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.div(x, y)
 
 
-@by_numpy(always(floored), arrays=2, numbers=True, replays=False, patient=False)
+@by_numpy(always(np.floor_divide), arrays=2, numbers=True, replays=False, patient=False)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
 
-    A quotient with one infinity in it is that of the array API, `x1 / x2`, where Python has NaN or -1.
+    Infinities are divided as in NumPy and Python: `inf // y` is NaN unless `y` is 0, and a finite number divided by an
+    infinity is -1 if the signs differ, otherwise 0.
 
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
@@ -239,9 +240,7 @@ def _float_divmod(x: Value, y: Value) -> Array:
     # A zero has the sign of the quotient before it was rounded.
     exact = selection.stop_gradient(arithmetic.div(x, y))
     zero = arithmetic.mul(like(x, 0.0), exact)
-    infinity = like(x, math.inf)
-    infinite = bitwise.bitwise_or(comparison.eq(magnitude.abs(x), infinity), comparison.eq(magnitude.abs(y), infinity))
-    return choose(infinite, exact, choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient))
+    return choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient)
 
 
 @by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
@@ -276,7 +275,11 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @by_numpy(
-    always(lambda x, y: (floored(x, y), np.remainder(x, y))), arrays=2, numbers=True, replays=False, patient=False
+    always(lambda x, y: (np.floor_divide(x, y), np.remainder(x, y))),
+    arrays=2,
+    numbers=True,
+    replays=False,
+    patient=False,
 )
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """`(x1 // x2, x1 % x2)`.

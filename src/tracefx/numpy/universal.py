@@ -191,6 +191,8 @@ class Methods:
         along = axis_of(name, axis, x.aval.ndim)
         rows = basis.move_axis(x if dtype is None else retyped(x, dtypes.as_dtype(dtype, f"{name}: dtype")), along, 0)
         n, means = rows.shape[0], METHODS.value
+        if not starts.aval.size:
+            return basis.move_axis(shape.slice_axis(rows, 0, 0, 0), 0, along)
         begin = as_array(retyped(starts, dtypes.int32))
         end = shape.concatenate([shape.slice_axis(begin, 1, begin.size, 0), _integers(n)], 0)
         wide = (begin.size, *[1] * (rows.ndim - 1))

@@ -57,3 +57,22 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
             f"view: the last axis of {value.aval} must be a multiple of {ratio} to be read as {dtypes.name(new)}"
         )
     return bitcast_convert_type(basis.reshape(value, (*before, n // ratio, ratio)), new)
+
+
+def byteswap(x: ArrayLike) -> Array:
+    """`x` with the bytes of each element in reverse order; those of both parts of complex numbers.
+
+    >>> import numpy as np
+    >>> byteswap(np.array([1, 256], np.int16)).tolist()
+    [256, 1]
+    """
+    value = as_array(operand(x, "byteswap: x"))
+    if dtypes.is_key(value.dtype):
+        raise TypeError(f"byteswap takes numbers, got {value.aval}")
+    if dtypes.is_complex(value.dtype):
+        parts = complex_numbers.real(value), complex_numbers.imag(value)
+        return complex_numbers.complex(*[byteswap(part) for part in parts])
+    if dtypes.itemsize_bits(value.dtype) <= 8:
+        return value
+    octets = bitcast_convert_type(value, dtypes.uint8)
+    return as_array(retyped(bitcast_convert_type(shape.rev(octets, (value.ndim,)), value.dtype), value.dtype))

@@ -21,7 +21,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, Dims, Ir
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.literal import Literal, number
+from tracefx.core.literal import Literal, number, out_of_bounds
 from tracefx.core.memory import require_memory
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Tangent, Transposable, Zero
 from tracefx.core.printer import ShownAsJax
@@ -124,7 +124,33 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
     >>> convert_element_type(2.7, "int32")
     Array(2, dtype=int32)
     """
-    return convert(as_value(operand), dtypes.as_dtype(new_dtype, "new_dtype"))
+    dtype = dtypes.as_dtype(new_dtype, "new_dtype")
+    if type(operand) is int or isinstance(operand, np.generic):
+        wide = _wider(operand, dtype)
+        if wide is not None:
+            return wide
+    return convert(as_value(operand), dtype)
+
+
+def _wider(x: int | np.generic, dtype: DType) -> Array | None:
+    """A number converted at once, if the dtype it would come in with could not hold it."""
+    if isinstance(x, np.generic):
+        if x.dtype == dtypes.canonicalize(x.dtype):
+            return None
+        found: NDArray = np.asarray(x)
+    else:
+        info = dtypes.iinfo(dtypes.default_int())
+        if info.min <= x <= info.max:
+            return None
+        found = np.asarray(x)
+        if found.dtype == object:  # more than 64 bits
+            if dtypes.is_integer(dtype):
+                raise out_of_bounds(x, dtype)
+            try:
+                found = np.asarray(float(x))
+            except OverflowError as error:
+                raise out_of_bounds(x, dtype) from error
+    return as_array(Literal(convert_host(found, dtype).item(), ShapedArray((), dtype)))
 
 
 def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:

@@ -1,7 +1,8 @@
 """The families of operations that work element by element.
 
-Operands have one shape, or none: a scalar stands for an array full of it. dtypes must agree; the functions of
-`tracefx.lax` give a Python number the dtype of the array beside it.
+Operands have one shape, or none: a scalar stands for an array full of it. dtypes must agree. The functions of
+`tracefx.lax` broadcast axes of size 1 (`bind_binary`, `bind_elementwise`) and give a Python number the dtype of the
+array beside it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from tracefx.core.handler import bind1
 from tracefx.core.kernels import QUIET, again, quietly
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Linear, MappedAxis, Primitive, Tangent, Transposable, Zero
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, as_value, plain, to_numpy
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import batch_first, broadcast_in_dim, fit, reduce_sum
+from tracefx.ops.basis import batch_first, broadcast_in_dim, broadcast_to, fit, reduce_sum
 from tracefx.ops.casting import convert_host
 from tracefx.ops.operation import ANY, Domain, Operation, miscounted
 
@@ -39,6 +40,10 @@ COMPLEX_MENDED: Final = Domain(
     "floats or complex numbers", dtypes.is_inexact, mending=frozenset({dtypes.complex64, dtypes.complex128})
 )
 LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d))
+
+
+class UnequalOperandsError(TypeError):
+    """The operands of an elementwise operation have different shapes or dtypes."""
 
 
 class Elementwise(Operation):
@@ -81,7 +86,7 @@ class Elementwise(Operation):
             return first
         self.domain.require(self.name, *avals)
         if any(a.dtype != first.dtype for a in avals):
-            raise TypeError(
+            raise UnequalOperandsError(
                 f"{self.name} takes operands of one dtype, got {' and '.join(map(str, avals))}; convert them with "
                 "astype, or use the function of tracefx.numpy, which promotes"
             )
@@ -196,9 +201,9 @@ def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
     for aval in avals:
         if aval.shape and aval.shape != shape:
             if shape:
-                raise TypeError(
+                raise UnequalOperandsError(
                     f"{prim.name} takes operands of one shape (or without axes), got {' and '.join(map(str, avals))}; "
-                    "use the function of tracefx.numpy, which broadcasts"
+                    "broadcast them first, or use the function of tracefx.numpy, which broadcasts"
                 )
             shape = aval.shape
     return shape
@@ -314,7 +319,42 @@ def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
         if not isinstance(y, Array):
             return bind1(prim, *operands(x, y))
         x = number(x, y.aval.dtype)
-    return bind1(prim, x, y)
+    try:
+        return bind1(prim, x, y)
+    except UnequalOperandsError:  # rare, so the check is not repeated before every call
+        return bind1(prim, *broadcast_operands(prim, x, y))
+
+
+def bind_elementwise(prim: Primitive, *args: ArrayLike) -> Array:
+    """Apply an elementwise operation to the arguments of a function, broadcasting axes of size 1."""
+    try:
+        return bind1(prim, *operands(*args))
+    except UnequalOperandsError:
+        return bind1(prim, *broadcast_operands(prim, *args))
+
+
+def broadcast_operands(prim: Primitive, *args: ArrayLike) -> list[Value]:
+    """Operands of equal rank, or without axes, broadcast along axes of size 1 to their common shape.
+
+    Numbers of subclasses of Python's, such as members of an `IntEnum`, take the dtype of the arrays.
+
+    Raises `TypeError` if ranks or sizes differ.
+    """
+    values = operands(*[plain(a) for a in args])
+    shapes = [v.aval.shape for v in values if v.aval.shape]
+    got = " and ".join(str(v.aval) for v in values)
+    if len({len(s) for s in shapes}) > 1:
+        raise TypeError(
+            f"{prim.name}: arrays must have the same number of axes, got {got}; reshape them, or use the function of "
+            "tracefx.numpy, which adds axes"
+        )
+    shape = []
+    for axis, sizes in enumerate(zip(*shapes, strict=True)):
+        wide = {n for n in sizes if n != 1}
+        if len(wide) > 1:
+            raise TypeError(f"{prim.name}: shapes do not broadcast, got {got}, whose sizes of axis {axis} differ")
+        shape.append(wide.pop() if wide else 1)
+    return [v if v.aval.shape in ((), tuple(shape)) else broadcast_to(v, tuple(shape)) for v in values]
 
 
 def operands(*args: ArrayLike) -> list[Value]:

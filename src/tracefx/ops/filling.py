@@ -20,10 +20,11 @@ from tracefx.core.memory import require_memory
 from tracefx.core.primitive import (
     MappedAxis,
 )
-from tracefx.core.values import Value, as_value
+from tracefx.core.values import Value, as_value, from_numpy, key_of_word
 from tracefx.ops.basis import (
     broadcast_in_dim,
     convert,
+    convert_element_type,
 )
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.operation import Operation, static_shape
@@ -93,6 +94,8 @@ def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTy
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
     sizes = static_shape("full", shape if is_several(shape) else (shape,))  # type: ignore[arg-type]  # its elements are checked there
+    if dtype is not None and type(fill_value) is int:
+        fill_value = convert_element_type(fill_value, dtype) if _is_wide(fill_value) else fill_value
     value = as_value(fill_value, "fill_value")
     if value.aval.shape:
         raise TypeError(f"full: fill_value must have no axes, got {value.aval}")
@@ -117,9 +120,19 @@ def full_like(
     return broadcast_in_dim(_scalar_as(value, new, weak), sizes, ())
 
 
+def _is_wide(x: int) -> bool:
+    """Whether a Python integer is out of bounds for the default integer dtype."""
+    info = dtypes.iinfo(dtypes.default_int())
+    return not info.min <= x <= info.max
+
+
 def _scalar_as(x: Value, dtype: DType, weak: bool) -> Value:
-    """A scalar of another type; a literal stays one."""
+    """A scalar of another type; a literal stays one. An integer stands for a random key of such words."""
     if isinstance(x, Literal):
+        if dtypes.is_key(dtype) and type(x.val) is int:
+            return key_of_word(x.val, dtype)
+        if dtype == dtypes.float0:
+            return from_numpy(np.zeros((), dtype), dtype)
         return Literal(python_type(dtype)(convert_host(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
     return convert(x, dtype, weak)
 

@@ -329,7 +329,7 @@ def _default_fill(dtype: DType) -> Scalar:
     if dtypes.is_bool(dtype):
         return True
     if dtypes.is_key(dtype):
-        return 0
+        return 2**32 - 1  # the greatest word, as unsigned integers have
     return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
@@ -407,17 +407,33 @@ class Scattering(Operation, Differentiable):
         n = self.dimension_numbers
         offset = n.update_window_dims
         _check_offset(self.function, "update_window_dims", offset, updates.ndim)
-        if len(offset) + len({*n.inserted_window_dims, *n.operand_batching_dims}) != x.ndim:
+        dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
+        kept = [d for d in range(x.ndim) if d not in dropped]
+        if any(not 0 <= d < x.ndim for d in dropped):
+            raise TypeError(
+                f"{self.function}: inserted_window_dims {n.inserted_window_dims} and operand_batching_dims "
+                f"{n.operand_batching_dims} must be axes of the operand {x}, from 0 to {x.ndim - 1}"
+            )
+        if len(offset) != len(kept) or len(set(dropped)) != len(dropped):
             raise TypeError(
                 f"{self.function}: update_window_dims {offset}, inserted_window_dims {n.inserted_window_dims} and "
                 f"operand_batching_dims {n.operand_batching_dims} must have one entry for each axis of {x}"
             )
+        for d, axis in zip(kept, offset, strict=True):
+            if updates.shape[axis] > x.shape[d]:
+                raise TypeError(
+                    f"{self.function}: updates {updates} do not fit into operand {x}: axis {axis} of the updates has "
+                    f"size {updates.shape[axis]}, axis {d} of the operand, which it is a window of, size {x.shape[d]}"
+                )
         self.windows(x.shape, updates.shape).check(self.function, "scatter_dims_to_operand_dims", indices)
         numbering = tuple([size for i, size in enumerate(updates.shape) if i not in offset])
         if numbering != indices.shape[:-1]:
+            wanted = list(indices.shape[:-1])
+            for axis in offset:
+                wanted.insert(axis, updates.shape[axis])
             raise TypeError(
-                f"{self.function}: updates {updates} must have, beside the axes {offset} within a window, those of the "
-                f"indices {indices} but the last"
+                f"{self.function}: updates {updates} must have the shape {tuple(wanted)}: that of the indices "
+                f"{indices} without the last axis, and the window axes {offset}"
             )
         return x
 

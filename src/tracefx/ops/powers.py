@@ -23,7 +23,7 @@ from tracefx.ops.arithmetic import mul, sub
 from tracefx.ops.basis import convert
 from tracefx.ops.casting import cast
 from tracefx.ops.comparison import eq
-from tracefx.ops.elementwise import INEXACT, NUMBERS, Smooth, common_shape, operands
+from tracefx.ops.elementwise import INEXACT, NUMBERS, Smooth, bind_elementwise, common_shape
 from tracefx.ops.selection import where
 from tracefx.ops.transcendental import log
 
@@ -31,6 +31,15 @@ T = TypeVar("T")
 
 
 # ------------------------------------------------------------------ pow
+
+
+def power(x: NDArray, y: NDArray) -> NDArray:
+    """NumPy's `power`. For a single exponent of 0.5 NumPy takes the square root, which -inf and -0.0 lack."""
+    if np.ndim(y) == 0 and y == 0.5 and np.any(np.less_equal(x, 0)):
+        filled: NDArray = np.power(np.atleast_1d(x), np.full(np.shape(x) or (1,), y, x.dtype)).reshape(np.shape(x))
+        return filled
+    out: NDArray = np.power(x, y)
+    return out
 
 
 @final
@@ -57,7 +66,7 @@ class Pow(Smooth):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, y = args[0], cast(args[1], args[0].dtype)
-        out: NDArray = np.power(x, y)
+        out = power(x, y)
         if dtypes.is_complex(x.dtype):
             out = np.where(
                 (x == 0) & (y.imag != 0), x.dtype.type(complex(np.nan, np.nan)), out
@@ -93,7 +102,7 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
     """
     if type(y) is int:
         return bind1(POW, x, y)  # an integer exponent stays one
-    return bind1(POW, *operands(x, y))
+    return bind_elementwise(POW, x, y)
 
 
 POW: Final = Pow()

@@ -225,13 +225,19 @@ def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_
 # ------------------------------------------------------------------ arrays of numbers, and their dtypes
 
 
-def dtype(x: ArrayLike) -> DType:
-    """The dtype of an array, or that which a number would come in with.
+def dtype(x: ArrayLike | DTypeLike | None) -> DType:
+    """The dtype of an array, the dtype that a number gets as an array, or the one that a dtype-like argument names.
 
-    >>> dtype(2.0), dtype(np.arange(3, dtype="int8"))
-    (dtype('float32'), dtype('int8'))
+    Raises ValueError for None, TypeError for anything else that is neither array nor dtype.
+
+    >>> dtype(2.0), dtype(np.arange(3, dtype="int8")), dtype("bfloat16")
+    (dtype('float32'), dtype('int8'), dtype(bfloat16))
     """
-    return as_value(x).aval.dtype
+    if x is None:
+        raise ValueError("dtype: None is neither an array nor a dtype")
+    if isinstance(x, str | type | np.dtype):
+        return dtypes.as_dtype(x, "dtype: x")
+    return as_value(x).aval.dtype  # type: ignore[arg-type]  # refused there if it is no array
 
 
 def stage(x: ArrayLike, /) -> Array:

@@ -362,7 +362,8 @@ class Cbrt(Transcendental):
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
-        return div(1.0 / 3.0, mul(out, out))
+        inverse = div(1.0, out)
+        return mul(1.0 / 3.0, mul(inverse, inverse))  # whose own derivative is right at 0 and infinity
 
 
 def _wide(dtype: DType) -> DType:

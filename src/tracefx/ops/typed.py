@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeGuard
 
 from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.array import ArrayLike, is_convertible
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import varies
@@ -40,4 +40,4 @@ def typeof(x: ArrayLike | Typed, what: str = "typeof: argument") -> ShapedArray:
 
 
 def _is_type(x: ArrayLike | Typed) -> TypeGuard[Typed]:
-    return not is_arraylike(x) and hasattr(x, "shape") and hasattr(x, "dtype")
+    return not is_convertible(x) and hasattr(x, "shape") and hasattr(x, "dtype")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tracefx import numpy as fnp
@@ -14,8 +12,8 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import get_aval
 from tracefx.numpy.promoting import literal
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.basis import convert_element_type
-from tracefx.ops.operation import static_shape
 
 
 def float_dtype(name: str, dtype: DTypeLike | None, *, complex_too: bool = False) -> DType:
@@ -35,12 +33,12 @@ def int_dtype(name: str, dtype: DTypeLike | None) -> DType:
     return found
 
 
-def shape_of(name: str, shape: Sequence[int] | None, *parameters: ArrayLike) -> Shape:
+def shape_of(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> Shape:
     """The shape to draw: as it is given, to which parameters must broadcast, or that to which they do together."""
     shapes = [get_aval(parameter).shape for parameter in parameters]
     if shape is None:
         return np.broadcast_shapes(*shapes)
-    found = static_shape(name, shape)
+    found = sizes_of(name, shape)
     check_shapes(name, found, *shapes)
     return found
 

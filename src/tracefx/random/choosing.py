@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.handler import as_array
 from tracefx.core.values import get_aval
-from tracefx.ops.operation import static_shape
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static import axis_of, static_int
 from tracefx.random.arguments import check_shapes
 from tracefx.random.continuous import gumbel
@@ -75,7 +74,7 @@ def _shuffled(key: Array, x: Array, axis: int) -> Array:
 def choice(
     key: ArrayLike,
     a: int | ArrayLike,
-    shape: Sequence[int] = (),
+    shape: ShapeLike = (),
     replace: bool = True,
     p: ArrayLike | None = None,
     axis: int = 0,
@@ -98,9 +97,7 @@ def choice(
     (3,)
     """
     one, _ = checked("choice", key)
-    if not isinstance(shape, Sequence):
-        raise TypeError(f"choice: shape must be a sequence of integers, got {shape!r}")
-    sizes = static_shape("choice", shape)
+    sizes = sizes_of("choice", shape)
     array = None if not get_aval(a).shape else as_array(a)
     place = 0 if array is None else axis_of("choice", axis, array.ndim)
     count = _count("choice", a, "a") if array is None else array.shape[place]
@@ -142,7 +139,7 @@ def categorical(
     key: ArrayLike,
     logits: ArrayLike,
     axis: int = -1,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     replace: bool = True,
     mode: str | None = None,
 ) -> Array:
@@ -165,7 +162,7 @@ def categorical(
     scores = fnp.asarray(logits)
     place = axis_of("categorical", axis, scores.ndim)
     batch = (*scores.shape[:place], *scores.shape[place + 1 :])
-    sizes = batch if shape is None else static_shape("categorical", shape)
+    sizes = batch if shape is None else sizes_of("categorical", shape)
     check_shapes("categorical", sizes, batch)
     lead = sizes[: len(sizes) - len(batch)]
     if replace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
-from tracefx.ops.operation import static_shape
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.arguments import constant, float_dtype, shape_of, spread
 from tracefx.random.drawing import drawing
 from tracefx.random.keys import bits, checked, split
@@ -23,7 +22,7 @@ from tracefx.random.uniforms import rademacher, uniform
 # ------------------------------------------------------------------ normal
 
 
-def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the standard normal distribution, `dtype[*shape]`.
 
     Complex ones have real and imaginary parts of variance one half.
@@ -35,7 +34,7 @@ def normal(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     ['1.62', '2.03']
     """
     one, _ = checked("normal", key)
-    return _normal(one, static_shape("normal", shape), float_dtype("normal", dtype, complex_too=True))
+    return _normal(one, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
 @drawing("shape", "dtype")
@@ -52,7 +51,7 @@ def truncated_normal(
     key: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers of the standard normal distribution that are between `lower` and `upper`, `dtype[*shape]`.
@@ -84,7 +83,7 @@ def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Sha
 def lognormal(
     key: ArrayLike,
     sigma: ArrayLike = 1.0,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers whose logarithms are normal with mean 0 and standard deviation `sigma`, `dtype[*shape]`.
@@ -103,7 +102,7 @@ def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Arra
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
 
-def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Lengths of vectors of three standard normal numbers, `dtype[*shape]`: the speeds of a gas.
 
     >>> from tracefx import random
@@ -111,7 +110,7 @@ def maxwell(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     ['2.63', '0.99']
     """
     one, _ = checked("maxwell", key)
-    return _maxwell(one, static_shape("maxwell", shape), float_dtype("maxwell", dtype))
+    return _maxwell(one, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
 
 
 @drawing("shape", "dtype")
@@ -123,7 +122,7 @@ def double_sided_maxwell(
     key: ArrayLike,
     loc: ArrayLike,
     scale: ArrayLike,
-    shape: Sequence[int] = (),
+    shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers of the Maxwell distribution of either sign, times `scale`, plus `loc`.
@@ -135,7 +134,7 @@ def double_sided_maxwell(
     (2,)
     """
     one, _ = checked("double_sided_maxwell", key)
-    sizes = static_shape("double_sided_maxwell", shape)
+    sizes = sizes_of("double_sided_maxwell", shape)
     return _double_sided_maxwell(one, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
 
 
@@ -150,7 +149,7 @@ def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: S
 # ------------------------------------------------------------------ by the inverse of the distribution function
 
 
-def exponential(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the exponential distribution with mean 1, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -158,7 +157,7 @@ def exponential(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | No
     ['2.95', '3.84']
     """
     one, _ = checked("exponential", key)
-    return _exponential(one, static_shape("exponential", shape), float_dtype("exponential", dtype))
+    return _exponential(one, sizes_of("exponential", shape), float_dtype("exponential", dtype))
 
 
 @drawing("shape", "dtype")
@@ -166,7 +165,7 @@ def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
     return -lax.log1p(-uniform(key, shape, dtype))
 
 
-def pareto(key: ArrayLike, b: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Pareto distribution, at least 1, `dtype[*shape]`: the density falls as `x**-(b + 1)`.
 
     >>> from tracefx import random
@@ -182,7 +181,7 @@ def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
 
-def cauchy(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the standard Cauchy distribution, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -190,7 +189,7 @@ def cauchy(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     dtype('float32')
     """
     one, _ = checked("cauchy", key)
-    return _cauchy(one, static_shape("cauchy", shape), float_dtype("cauchy", dtype))
+    return _cauchy(one, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
 
 
 @drawing("shape", "dtype")
@@ -199,7 +198,7 @@ def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
     return lax.tan((u - 0.5) * math.pi)
 
 
-def laplace(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the standard Laplace distribution, exponential to either side, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -207,7 +206,7 @@ def laplace(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None =
     ['-2.26', '-3.15']
     """
     one, _ = checked("laplace", key)
-    return _laplace(one, static_shape("laplace", shape), float_dtype("laplace", dtype))
+    return _laplace(one, sizes_of("laplace", shape), float_dtype("laplace", dtype))
 
 
 @drawing("shape", "dtype")
@@ -216,7 +215,7 @@ def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
     return fnp.sign(u) * lax.log1p(-fnp.abs(u))
 
 
-def logistic(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the standard logistic distribution, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -224,7 +223,7 @@ def logistic(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None 
     ['2.90', '3.82']
     """
     one, _ = checked("logistic", key)
-    return _logistic(one, static_shape("logistic", shape), float_dtype("logistic", dtype))
+    return _logistic(one, sizes_of("logistic", shape), float_dtype("logistic", dtype))
 
 
 @drawing("shape", "dtype")
@@ -237,7 +236,7 @@ def weibull_min(
     key: ArrayLike,
     scale: ArrayLike,
     concentration: ArrayLike,
-    shape: Sequence[int] = (),
+    shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers of the Weibull distribution with a scale and a concentration (its shape parameter), `dtype[*shape]`.
@@ -247,7 +246,7 @@ def weibull_min(
     ['4.11', '4.91']
     """
     one, _ = checked("weibull_min", key)
-    sizes = static_shape("weibull_min", shape)
+    sizes = sizes_of("weibull_min", shape)
     return _weibull_min(one, scale, concentration, sizes, float_dtype("weibull_min", dtype))
 
 
@@ -257,9 +256,7 @@ def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: 
     return fnp.multiply(fnp.power(exponential(key, shape, dtype), power), scale)
 
 
-def rayleigh(
-    key: ArrayLike, scale: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
-) -> Array:
+def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Rayleigh distribution with a scale, `dtype[*shape]`: lengths of vectors of two normal numbers.
 
     >>> from tracefx import random
@@ -280,7 +277,7 @@ def triangular(
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers between `left` and `right` whose density is a triangle with its tip at `mode`, `dtype[*shape]`.
@@ -303,7 +300,7 @@ def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, 
     return fnp.where(u < (tip - low) / (high - low), rising, falling)
 
 
-def wald(key: ArrayLike, mean: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Wald distribution, the inverse Gaussian one of scale 1, with a mean, `dtype[*shape]`.
 
     The method is that of Michael, Schucany and Haas, Generating random variates using transformations with multiple
@@ -327,7 +324,7 @@ def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return fnp.where(uniform(second, shape, dtype) <= mu / (mu + x), x, square / x)
 
 
-def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None, mode: str | None = None) -> Array:
+def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode: str | None = None) -> Array:
     """Numbers of the standard Gumbel distribution, `dtype[*shape]`.
 
     Args:
@@ -345,7 +342,7 @@ def gumbel(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = 
     how = "low" if mode is None else mode
     if how not in ("low", "high", "highest"):
         raise ValueError(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}")
-    return _gumbel(one, static_shape("gumbel", shape), float_dtype("gumbel", dtype), how)
+    return _gumbel(one, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), how)
 
 
 @drawing("shape", "dtype", "mode")

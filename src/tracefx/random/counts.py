@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
-from tracefx.ops.operation import static_shape
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.arguments import check_shapes, float_dtype, int_dtype, shape_of, spread
 from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, split
@@ -24,9 +23,7 @@ from tracefx.random.uniforms import uniform
 # ------------------------------------------------------------------ geometric
 
 
-def geometric(
-    key: ArrayLike, p: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
-) -> Array:
+def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How many trials it takes to succeed once, each with probability `p`: integers from 1 on, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -52,9 +49,7 @@ def _geometric(key: Array, p: Array, shape: Shape, dtype: DType) -> Array:
 # ------------------------------------------------------------------ poisson
 
 
-def poisson(
-    key: ArrayLike, lam: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
-) -> Array:
+def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How often something happens that happens `lam` times on average: integers from 0 on, `dtype[*shape]`.
 
     Below 10 by products of uniform numbers: Knuth, The art of computer programming 2, 3.4.1. From there on by
@@ -130,7 +125,7 @@ def binomial(
     key: ArrayLike,
     n: ArrayLike,
     p: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """How many of `n` trials succeed, each with probability `p`: whole numbers as floats, `dtype[*shape]`.
@@ -247,7 +242,7 @@ def multinomial(
     n: ArrayLike,
     p: ArrayLike,
     *,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
     unroll: int | bool = 1,
 ) -> Array:
@@ -265,7 +260,7 @@ def multinomial(
     """
     one, _ = checked("multinomial", key)
     trials, probabilities = fnp.promote_types(_floats(n).dtype, _floats(p).dtype), _floats(p)
-    sizes = probabilities.shape if shape is None else static_shape("multinomial", shape)
+    sizes = probabilities.shape if shape is None else sizes_of("multinomial", shape)
     check_shapes("multinomial", sizes, probabilities.shape)
     check_shapes("multinomial", sizes[:-1], get_aval(n).shape)
     remaining = spread(n, trials, sizes[:-1])

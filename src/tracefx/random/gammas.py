@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype, shape_of, spread
 from tracefx.random.continuous import exponential, normal
@@ -20,7 +19,7 @@ from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 
 
-def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the gamma distribution of shape parameter `a` and scale 1, `dtype[*shape]`.
 
     They have derivatives with respect to `a`: how a number moves where the uniform ones behind it stay.
@@ -37,7 +36,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtyp
     return _drawn("gamma", key, a, shape, dtype, log_space=False)
 
 
-def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Logarithms of numbers of the gamma distribution, which are right for a small `a` too; otherwise as `gamma`.
 
     >>> from tracefx import random
@@ -48,7 +47,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None = None, d
 
 
 def _drawn(
-    name: str, key: ArrayLike, a: ArrayLike, shape: Sequence[int] | None, dtype: DTypeLike | None, log_space: bool
+    name: str, key: ArrayLike, a: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None, log_space: bool
 ) -> Array:
     one, _ = checked(name, key)
     wanted, sizes = float_dtype(name, dtype), shape_of(name, shape, a)
@@ -137,7 +136,7 @@ def beta(
     key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers of the beta distribution with parameters `a` and `b`, between 0 and 1, `dtype[*shape]`.
@@ -161,7 +160,7 @@ def _beta(key: Array, a: ArrayLike, b: ArrayLike, shape: Shape, dtype: DType) ->
 
 
 def dirichlet(
-    key: ArrayLike, alpha: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
+    key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None
 ) -> Array:
     """Vectors of the Dirichlet distribution, `dtype[*shape, n]`: of numbers above 0 that add up to 1.
 
@@ -181,7 +180,7 @@ def dirichlet(
     if not parameters.ndim:
         raise ValueError("dirichlet: alpha must have at least one axis, along which are the parameters of a vector")
     *lead, n = parameters.shape
-    sizes = tuple(lead) if shape is None else static_shape("dirichlet", shape)
+    sizes = tuple(lead) if shape is None else sizes_of("dirichlet", shape)
     check_shapes("dirichlet", sizes, tuple(lead))
     if not n:  # of no elements there is no greatest
         return fnp.zeros((*sizes, 0), float_dtype("dirichlet", dtype))
@@ -195,9 +194,7 @@ def _dirichlet(key: Array, alpha: Array, shape: Shape, dtype: DType) -> Array:
     return parts / fnp.sum(parts, axis=-1, keepdims=True)
 
 
-def chisquare(
-    key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None
-) -> Array:
+def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the chi-squared distribution with `df` degrees of freedom, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -217,7 +214,7 @@ def f(
     key: ArrayLike,
     dfnum: ArrayLike,
     dfden: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Numbers of the F distribution, `dtype[*shape]`: quotients of mean squares of `dfnum` and `dfden` normal numbers.
@@ -237,7 +234,7 @@ def _f(key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape, dtype: DTyp
     return (chisquare(second, above, shape, dtype) / above) / (chisquare(first, below, shape, dtype) / below)
 
 
-def t(key: ArrayLike, df: ArrayLike, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Array:
+def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of Student's t distribution with `df` degrees of freedom, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -255,9 +252,7 @@ def _t(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return normal(first, shape, dtype) * fnp.sqrt(half / gamma(second, half, shape, dtype))
 
 
-def generalized_normal(
-    key: ArrayLike, p: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None
-) -> Array:
+def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers whose density is proportional to `exp(-abs(x)**p)`, `dtype[*shape]`.
 
     >>> from tracefx import random
@@ -265,7 +260,7 @@ def generalized_normal(
     (2,)
     """
     one, _ = checked("generalized_normal", key)
-    sizes = static_shape("generalized_normal", shape)
+    sizes = sizes_of("generalized_normal", shape)
     return _generalized_normal(one, p, sizes, float_dtype("generalized_normal", dtype))
 
 
@@ -276,7 +271,7 @@ def _generalized_normal(key: Array, p: ArrayLike, shape: Shape, dtype: DType) ->
     return rademacher(second, shape, dtype) * fnp.power(gamma(first, power, shape, dtype), power)
 
 
-def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Points of the unit ball of the norm of order `p` in `d` dimensions, `dtype[*shape, d]`, all equally likely.
 
     The method is that of Barthe, Guédon, Mendelson and Naor, A probabilistic approach to the geometry of the lp-ball,
@@ -288,7 +283,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: Sequence[int] = (), dt
     """
     one, _ = checked("ball", key)
     (size,) = static_shape("ball", (d,), "d")
-    return _ball(one, p, size, static_shape("ball", shape), float_dtype("ball", dtype))
+    return _ball(one, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
 
 
 @drawing("d", "shape", "dtype")

@@ -13,6 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value, as_value
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.basis import convert
 from tracefx.ops.keys import (
     RandomBits,
@@ -211,7 +212,7 @@ def clone(key: ArrayLike) -> Array:
     return _as_it_came(bind1(RandomClone(), found), as_words)
 
 
-def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Random bits, as unsigned integers of 8, 16, 32 or 64 bits: `dtype[*shape]`, uint32 unless 64 bits are enabled.
 
     Raises ValueError for other dtypes.
@@ -224,7 +225,7 @@ def bits(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = No
     kind = dtypes.default_uint() if dtype is None else dtypes.as_dtype(dtype)
     if kind not in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64):
         raise ValueError(f"bits: dtype must be an unsigned integer of 8 bits or more, got {kind}")
-    return random_bits(one, dtypes.itemsize_bits(kind), static_shape("bits", shape))
+    return random_bits(one, dtypes.itemsize_bits(kind), sizes_of("bits", shape))
 
 
 def random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tracefx import numpy as fnp
@@ -12,6 +10,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.lax import linalg
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, float_dtype
 from tracefx.random.continuous import normal
@@ -23,7 +22,7 @@ def multivariate_normal(
     key: ArrayLike,
     mean: ArrayLike,
     cov: ArrayLike,
-    shape: Sequence[int] | None = None,
+    shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
     method: str = "cholesky",
 ) -> Array:
@@ -55,7 +54,7 @@ def multivariate_normal(
         )
     common = fnp.promote_types(center.dtype, matrix.dtype)
     lead = center.shape[:-1], matrix.shape[:-2]
-    sizes = np.broadcast_shapes(*lead) if shape is None else static_shape("multivariate_normal", shape)
+    sizes = np.broadcast_shapes(*lead) if shape is None else sizes_of("multivariate_normal", shape)
     check_shapes("multivariate_normal", sizes, *lead)
     wanted = common if dtype is None else float_dtype("multivariate_normal", dtype)
     return _multivariate_normal(one, center.astype(common), matrix.astype(common), sizes, wanted, method)
@@ -76,7 +75,7 @@ def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtyp
 
 
 def orthogonal(
-    key: ArrayLike, n: int, shape: Sequence[int] = (), dtype: DTypeLike | None = None, m: int | None = None
+    key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None
 ) -> Array:
     """Orthogonal matrices, unitary for complex dtypes, `dtype[*shape, n, n]`, all equally likely.
 
@@ -94,7 +93,7 @@ def orthogonal(
     one, _ = checked("orthogonal", key)
     rows, columns = static_shape("orthogonal", (n, n if m is None else m), "n and m")
     wanted = float_dtype("orthogonal", dtype, complex_too=True)
-    return _orthogonal(one, rows, columns, static_shape("orthogonal", shape), wanted)
+    return _orthogonal(one, rows, columns, sizes_of("orthogonal", shape), wanted)
 
 
 @drawing("n", "m", "shape", "dtype")

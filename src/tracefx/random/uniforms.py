@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tracefx import lax
@@ -14,8 +12,8 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import get_aval
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.keys import BIT_WIDTHS
-from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_shapes, constant, float_dtype, int_dtype
 from tracefx.random.drawing import drawing
 from tracefx.random.keys import checked, random_bits, split
@@ -23,7 +21,7 @@ from tracefx.random.keys import checked, random_bits, split
 
 def uniform(
     key: ArrayLike,
-    shape: Sequence[int] = (),
+    shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
@@ -42,7 +40,7 @@ def uniform(
     Array([0.947667 , 0.9785799], dtype=float32)
     """
     one, _ = checked("uniform", key)
-    return _uniform(one, minval, maxval, static_shape("uniform", shape), float_dtype("uniform", dtype))
+    return _uniform(one, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
 
 
 @drawing("shape", "dtype")
@@ -70,7 +68,7 @@ def unit_interval(key: Array, shape: Shape, dtype: DType) -> Array:
 
 def randint(
     key: ArrayLike,
-    shape: Sequence[int],
+    shape: ShapeLike,
     minval: ArrayLike,
     maxval: ArrayLike,
     dtype: DTypeLike | None = None,
@@ -92,7 +90,7 @@ def randint(
     [9, 0, 2, 3]
     """
     one, _ = checked("randint", key)
-    wanted, sizes = int_dtype("randint", dtype), static_shape("randint", shape)
+    wanted, sizes = int_dtype("randint", dtype), sizes_of("randint", shape)
     info = dtypes.iinfo(wanted)
     if info.bits >= 32:
         return _randint(one, minval, maxval, sizes, wanted)
@@ -133,7 +131,7 @@ def _within(x: Array, dtype: DType) -> Array:
     return fnp.clip(x, fnp.asarray(low, x.dtype), fnp.asarray(high, x.dtype)).astype(dtype)
 
 
-def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = None, mode: str = "low") -> Array:
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """Truth values, `bool[*shape]`, true with probability `p`.
 
     Args:
@@ -154,7 +152,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: Sequence[int] | None = 
     probability = as_array(p)
     if not dtypes.is_float(probability.dtype):
         raise TypeError(f"bernoulli: p must be a float or an array of floats, got {probability.aval}")
-    sizes = probability.shape if shape is None else static_shape("bernoulli", shape)
+    sizes = probability.shape if shape is None else sizes_of("bernoulli", shape)
     return _bernoulli(one, probability, sizes, mode)
 
 
@@ -168,7 +166,7 @@ def _bernoulli(key: Array, p: Array, shape: Shape, mode: str) -> Array:
     return fine * 2.0 ** -dtypes.finfo(dtype).nmant < p - coarse
 
 
-def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | None = None) -> Array:
+def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers that are -1 or 1, `dtype[*shape]`, of any dtype of numbers, integers if none is given.
 
     >>> from tracefx import random
@@ -177,7 +175,7 @@ def rademacher(key: ArrayLike, shape: Sequence[int] = (), dtype: DTypeLike | Non
     """
     one, _ = checked("rademacher", key)
     wanted = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
-    return _rademacher(one, static_shape("rademacher", shape), wanted)
+    return _rademacher(one, sizes_of("rademacher", shape), wanted)
 
 
 @drawing("shape", "dtype")

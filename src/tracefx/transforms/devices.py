@@ -12,7 +12,7 @@ from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Device, is_device
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
 from tracefx.core.sharded import ShardedArray
@@ -209,6 +209,8 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
 def device_get(x: PyTree) -> PyTree:
     """The arrays of a tree as NumPy arrays, which can't be written to; copy them to get ones that can.
 
+    Random keys, which NumPy has no arrays of, are returned as they are.
+
     >>> device_get(device_put([1.0]))
     [array(1., dtype=float32)]
     """
@@ -216,7 +218,7 @@ def device_get(x: PyTree) -> PyTree:
     def get(leaf: object) -> object:
         if isinstance(leaf, Tracer):
             raise TypeError(f"device_get needs numbers, but {leaf} is traced: call it outside the transformed function")
-        return leaf.__array__() if isinstance(leaf, ConcreteArray) else leaf
+        return leaf.__array__() if isinstance(leaf, ConcreteArray) and not is_key(leaf.dtype) else leaf
 
     return trees.map(get, x)
 

@@ -24,8 +24,7 @@ from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops import transcendental
 from tracefx.ops.arithmetic import div, mul, neg, sub
-from tracefx.ops.elementwise import add
-from tracefx.ops.elementwise import operands as values_of
+from tracefx.ops.elementwise import add, bind_elementwise
 from tracefx.ops.magnitude import abs
 from tracefx.ops.selection import where
 from tracefx.ops.special import digamma
@@ -166,4 +165,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(betainc(1.0, 2.0, 0.5)), 5)
     0.75
     """
-    return bind1(REGULARIZED_INCOMPLETE_BETA, *values_of(a, b, x))
+    return bind_elementwise(REGULARIZED_INCOMPLETE_BETA, a, b, x)
