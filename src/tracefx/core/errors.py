@@ -30,8 +30,8 @@ class EscapedTracerError(TypeError):
     """A tracer was used after, or outside, the transformation that made it."""
 
 
-class DeletedArrayError(RuntimeError):
-    """The numbers of an array were asked for after its `delete`."""
+class DeletedArrayError(RuntimeError, ValueError):
+    """An array was read after its `delete`. JAX raises RuntimeError or ValueError, depending on the use."""
 
 
 class PlatformError(RuntimeError, ValueError):

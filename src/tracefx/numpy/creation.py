@@ -17,7 +17,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
@@ -29,6 +29,7 @@ from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand, promoted, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
+from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.static import static_int
 from tracefx.ops.typed import Typed, typeof
 from tracefx.transforms.evaluations import Number
@@ -56,7 +57,7 @@ def array(
     Array([[1. , 2. ],
            [3. , 4.5]], dtype=float32)
     """
-    del copy, order  # arrays never change, so that they share memory does not show
+    del order
     new = None if dtype is None else dtypes.as_dtype(dtype, "array: dtype")
     if is_arraylike(object):
         out = _from_one(object, new)
@@ -65,7 +66,8 @@ def array(
     else:
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
-    return placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    out = placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    return _distinct(out, object) if copy else out
 
 
 def asarray(
@@ -103,13 +105,20 @@ def _shared(x: Nested) -> Array:
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """`a` as an array. Arrays never change, so memory may be shared; they have one `order`.
+    """`a` as an array of its own, which stays when `a` is deleted or donated. Arrays have one `order`.
 
     >>> copy(np.arange(2))
     Array([0, 1], dtype=int32)
     """
     del order
-    return as_array(operand(a, "copy: a"))
+    return _distinct(as_array(operand(a, "copy: a")), a)
+
+
+def _distinct(out: Array, a: object) -> Array:
+    """`out`, or a copy of it where it is `a` itself. Memory that nobody writes to may be shared."""
+    if out is not a or not isinstance(out, ConcreteArray):
+        return out
+    return out.__copy__() if type(out) is ConcreteArray else bind1(OPTIMIZATION_BARRIER, out)
 
 
 def _from_one(x: ArrayLike, dtype: DType | None) -> Array:

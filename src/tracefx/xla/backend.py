@@ -124,6 +124,8 @@ class Compiled:
     inputs: int
     kept: tuple[int, ...]
     donated: frozenset[int]
+    aliased: frozenset[int]
+    """The donated inputs whose memory a result takes; XLA decides what else it uses."""
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
     elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
@@ -141,7 +143,9 @@ class Compiled:
         elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
     ) -> Self:
         results = tuple(map(shared, planned.results))
-        return cls(executable, planned.inputs, planned.kept, planned.donated, results, planned.outputs, elsewhere)
+        donated = planned.donated.intersection(planned.kept)
+        aliased = frozenset([planned.kept[i] for i in planned.aliases]) if donated else donated
+        return cls(executable, planned.inputs, planned.kept, donated, aliased, results, planned.outputs, elsewhere)
 
     @takes_all.default
     def _are_inputs_parameters(self) -> bool:
@@ -184,15 +188,25 @@ class Compiled:
                 buffers = self._buffers(given)
                 break
         arrays = self._run(buffers)
+        if self.donated:
+            self._delete_donated(args, buffers)
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
     def _given(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
-        """The inputs that the executable takes; donated ones are gone from now on."""
+        """The inputs that the executable takes."""
         for place in self.donated:
             x = args[place]
             if isinstance(x, ConcreteArray):
-                x.donate()
+                x.drop_view()
         return [args[place] for place in self.kept]
+
+    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """Deletes the arrays whose memory the execution took, wherever they were made."""
+        for i, place in enumerate(self.kept):
+            if place in self.donated:
+                x = args[place]
+                if isinstance(x, ConcreteArray) and (place in self.aliased or runtime.is_deleted(buffers[i])):  # type: ignore[arg-type]  # the runtime's
+                    x.delete()
 
     def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
         inputs: list[object] = [
@@ -243,9 +257,8 @@ class Compiled:
     def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""
         if isinstance(x, ConcreteArray):
-            if self.kept[i] in self.donated:
-                return x.numpy()  # a copy of it is given away: the numbers may be the caller's
-            made = runtime.put(x.numpy(), self.executable.device)
+            # The memory of a donated array is copied, as NumPy arrays of the caller may view it.
+            made = runtime.put(x.numpy(), self.executable.device, copy=self.kept[i] in self.donated)
             x.adopt(made)
             return made
         if isinstance(x, Literal):

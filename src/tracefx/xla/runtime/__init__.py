@@ -38,6 +38,7 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     InvalidModuleError,
     LoadError,
+    donation_error,
 )
 from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, mark, same_block, unwrapped
 from tracefx.xla.runtime.buffers import (
@@ -153,6 +154,7 @@ __all__ = [
     "device_of",
     "to_dlpack",
     "dlpack_device",
+    "donation_error",
     "from_dlpack",
     "view_dlpack",
     "SupportsDLPack",

@@ -39,8 +39,12 @@ class ExecutionError(RuntimeError):
     """A compiled program could not be run, or failed while it ran: which one, and in XLA's own words why."""
 
 
-class DeletedBufferError(ExecutionError):
-    """A buffer was read after it was deleted, or donated to a program."""
+class DeletedBufferError(ExecutionError, ValueError):
+    """A buffer was read after it was deleted, or donated to a program. JAX raises ValueError for some uses."""
+
+
+class DonationError(ExecutionError, ValueError):
+    """A program was called with a donated array that is another of its arguments as well."""
 
 
 class InvalidModuleError(ValueError):
@@ -483,7 +487,18 @@ def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> E
                 f"the compiled {name} was given an array, {buffer.aval!r} at place {i}, that was deleted or donated to "
                 "a program: keep a copy before that"
             )
+    seen: dict[int, int] = {}
+    for i, buffer in enumerate(buffers):
+        if "donate" in str(error) and seen.setdefault(id(buffer), i) != i:
+            return donation_error(name, seen[id(buffer)], i, buffer.aval)
     return ExecutionError(f"the compiled {name} failed: {error}")
+
+
+def donation_error(name: str, first: int, second: int, aval: object) -> DonationError:
+    return DonationError(
+        f"the compiled {name} was given one array, {aval!r}, as parameters {first} and {second}, one of which is "
+        "donated, so that the other would have no memory any more: pass a copy of the array, or do not donate it"
+    )
 
 
 @final
