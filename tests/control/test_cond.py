@@ -450,3 +450,15 @@ def test_both_operands_and_operand() -> None:
             lib.lax.cond(True, left, left, 1.0, operand=2.0)
         with pytest.raises(TypeError):
             lib.lax.switch(0, [left, left], 1.0, operand=2.0)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_an_operand_that_every_branch_returns_stays_unbatched(jitted: bool) -> None:
+    def call(F: Any, N: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            return F.lax.cond(x > 0, lambda x, y: (y, x), lambda x, y: (y, x), x, y)
+
+        mapped = F.vmap(f, in_axes=(0, None), out_axes=(None, 0))
+        return (F.jit(mapped) if jitted else mapped)(N.arange(2.0), N.arange(3.0))
+
+    agree(call)

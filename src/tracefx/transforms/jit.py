@@ -498,8 +498,8 @@ def jit(
     Arguments are traced: inside `fun` they have a shape and a dtype, but no value. Those in `static_argnums` or
     `static_argnames` keep their value and must be hashable; another value is another program. Donated
     arguments give their memory to results of their shape and dtype, and are deleted by the call: RuntimeError for an
-    array that is donated and passed as another argument as well. `inline` leaves no trace of the call in an enclosing program. Without `fun`
-    the result is the transformation with these options, for use as a decorator.
+    array that is donated and passed as another argument as well. `inline` leaves no trace of the call in an enclosing
+    program. Without `fun` the result is the transformation with these options, for use as a decorator.
 
     The program runs on the devices that its arguments were put on, or that `in_shardings` and `out_shardings` say: each
     is a sharding, or a tree of them, for the positional arguments or the output; None for what may lie anywhere; a
