@@ -444,8 +444,8 @@ class While(Structured):
         raise ValueError(
             "reverse-mode differentiation doesn't work through what steps of lax.while_loop change, nor through "
             "lax.fori_loop with bounds that are traced: how many steps there are to go back through is known only when "
-            "the program runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or differentiate forward "
-            "with jvp or jacfwd"
+            "the program runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
+            "differentiate forward with jvp or jacfwd"
         )
 
 

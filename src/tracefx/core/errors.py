@@ -70,5 +70,9 @@ class ClosedOverTracerError(EscapedTracerError):
     """A function with a rule of its own closes over a value that its rule would have to know as an argument."""
 
 
+class CotangentError(TypeError, ValueError):
+    """Cotangents have another structure or type than the outputs. JAX raises ValueError."""
+
+
 class NotLinearError(TypeError):
     """A function that has to be transposed is not linear."""
