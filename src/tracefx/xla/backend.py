@@ -100,16 +100,48 @@ class Job:
         return Compiled.of(executable, self.plan, self.elsewhere)
 
 
-@final
-@frozen(eq=False)
-class LoweredModule:
-    """A module ready to be compiled."""
+class Readable:
+    """A lowered module as text and as objects of the bindings."""
 
-    job: Job
+    __slots__ = ()
     lowered: Lowered
 
     def text(self, debug_info: bool = False) -> str:
         return runtime.module_text(self.lowered.module, locations=debug_info)
+
+    def hlo_text(self) -> str:
+        return runtime.hlo_computation(self.lowered.module).as_hlo_text()
+
+    def module(self, dialect: str) -> object:
+        return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        computation = runtime.hlo_computation(self.lowered.module)
+        return runtime.hlo_cost_analysis(runtime.client(), computation.as_hlo_module())
+
+
+@final
+@frozen(eq=False)
+class LoweredElsewhere(Readable):
+    """A module for other platforms, or for several."""
+
+    lowered: Lowered
+    platforms: tuple[str, ...]
+
+    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
+        raise ValueError(
+            f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
+            "platforms, or lower it without lowering_platforms"
+        )
+
+
+@final
+@frozen(eq=False)
+class LoweredModule(Readable):
+    """A module ready to be compiled."""
+
+    job: Job
+    lowered: Lowered
 
     def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
         return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
@@ -287,14 +319,11 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 @final
 @frozen(eq=False)
-class LoweredSpread:
+class LoweredSpread(Readable):
     """A module for several devices, ready to be compiled."""
 
     job: SpreadJob
     lowered: Lowered
-
-    def text(self, debug_info: bool = False) -> str:
-        return runtime.module_text(self.lowered.module, locations=debug_info)
 
     def compile(
         self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
@@ -345,6 +374,13 @@ class XlaBackend:
             return LoweredSpread(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
+
+    def lower_for(
+        self, jaxpr: Jaxpr, name: str, platforms: tuple[str, ...], keep_unused: bool, wishes: Wishes | None = None
+    ) -> LoweredElsewhere:
+        spread = wishes is not None or bool(meshes_of(jaxpr))
+        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
+        return LoweredElsewhere(lower_for(plan(jaxpr, (), keep_unused), name, platforms, placing), platforms)
 
     def compiled(
         self,

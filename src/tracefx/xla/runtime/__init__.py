@@ -39,6 +39,8 @@ from tracefx.xla.runtime.bindings import (
     InvalidModuleError,
     LoadError,
     donation_error,
+    hlo_computation,
+    hlo_cost_analysis,
 )
 from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, mark, same_block, unwrapped
 from tracefx.xla.runtime.buffers import (
@@ -155,6 +157,8 @@ __all__ = [
     "to_dlpack",
     "dlpack_device",
     "donation_error",
+    "hlo_computation",
+    "hlo_cost_analysis",
     "from_dlpack",
     "view_dlpack",
     "SupportsDLPack",

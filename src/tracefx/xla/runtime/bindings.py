@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
@@ -254,7 +254,22 @@ register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _j
 topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
 read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
+hlo_cost_analysis: Final[Callable[[object, object], Mapping[str, float]]] = _jax.hlo_module_cost_analysis
 new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
+
+
+class Computation(Protocol):
+    """A program in HLO, as XLA's bindings hold it."""
+
+    def as_hlo_text(self) -> str: ...
+    def as_hlo_module(self) -> object: ...
+
+
+def hlo_computation(module: ir.Module) -> Computation:
+    """A StableHLO module converted to HLO, before XLA's optimizations."""
+    text = module.operation.get_asm(enable_debug_info=True)
+    convert = _jax.mlir.mlir_module_to_xla_computation
+    return cast(Computation, convert(text, use_tuple_args=False, return_tuple=False))
 
 
 def result_handler(spec: ArraySpec, sharding: Placement | SpreadSharding) -> _ResultHandler:
