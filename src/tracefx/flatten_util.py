@@ -68,8 +68,8 @@ class Unravel(Generic[T]):
         if self.types and given.size != sum(sizes):
             raise ValueError(f"unravel takes a vector of {sum(sizes)} elements, got {given.aval}")
         parts = fnp.split(given, list(itertools.accumulate(sizes))[:-1]) if self.types else []
-        made = [fnp.reshape(p, shape) for p, (shape, _) in zip(parts, self.types, strict=True)]
+        made: list[Array] = [fnp.reshape(p, shape) for p, (shape, _) in zip(parts, self.types, strict=True)]
         if mixed:
-            made = [to_type(x, dtype, False) for x, (_, dtype) in zip(made, self.types, strict=True)]
+            made = [as_array(to_type(x, dtype, False)) for x, (_, dtype) in zip(made, self.types, strict=True)]
         tree: T = self.structure.unflatten(made)
         return tree

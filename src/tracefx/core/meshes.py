@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from math import prod
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias, final
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar, Final, Self, TypeAlias, final
 
 import numpy as np
 from attrs import field, frozen
@@ -26,6 +26,8 @@ class Mesh(Shown):
 
     Raises TypeError for names that are no strings, ValueError if there are too many or too few, or one is there twice,
     or a device is.
+
+    As a context manager it is the current mesh, as inside of `set_mesh`.
 
     >>> from tracefx import devices
     >>> Mesh(devices()[:1], "data")
@@ -100,6 +102,19 @@ class Mesh(Shown):
         """The product of the sizes of some axes."""
         return prod([self.shape[name] for name in names])
 
+    def __enter__(self) -> Self:
+        """Makes the mesh the current one, as `set_mesh` does, until `__exit__`."""
+        _OUTER.set((*_OUTER.get(), MESH.get()))
+        MESH.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        *outer, before = _OUTER.get()
+        _OUTER.set(tuple(outer))
+        MESH.set(before)
+
     @override
     def shown_parts(self) -> Parts:
         """The sizes by name; the devices' numbers first, unless these are the first that there are."""
@@ -134,6 +149,8 @@ class Mesh(Shown):
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """What is in use where none is."""
 MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
+_OUTER: Final[ContextVar[tuple[Mesh, ...]]] = ContextVar("tracefx_outer_meshes", default=())
+"""The meshes that were current before those that were entered."""
 
 
 # ------------------------------------------------------------------ specifications

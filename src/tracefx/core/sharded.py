@@ -96,8 +96,8 @@ class ShardedArray(ConcreteArray):
     @override
     def __copy__(self) -> ConcreteArray:
         backend = BACKEND.value
-        tiles = [backend.read(tile) for tile in backend.tiles(self.buffer)]
-        return ShardedArray(self.aval, backend.spread(self.aval, self.placed, tiles, True), self.placed, self.committed)
+        tiles = [np.array(backend.read(tile)) for tile in backend.tiles(self.buffer)]
+        return ShardedArray(self.aval, backend.spread(self.aval, self.placed, tiles), self.placed, self.committed)
 
     @override
     def adopt(self, buffer: Buffer) -> None:

@@ -21,7 +21,8 @@ from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.shardings import Place
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import Place, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, from_numpy
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.kinds import result_type
@@ -265,11 +266,12 @@ def full_like(
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    return _filled("full_like", typeof(a, "full_like: a"), fill_value, dtype, shape, device)
+    return _filled("full_like", a, typeof(a, "full_like: a"), fill_value, dtype, shape, device)
 
 
 def _filled(
     name: str,
+    like: ArrayLike | Typed,
     aval: ShapedArray,
     fill_value: ArrayLike,
     dtype: DTypeLike | None,
@@ -281,9 +283,19 @@ def _filled(
         value = to_type(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
         value = to_type(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
+    if device is None and not value.aval.shape and sizes == aval.shape:
+        device = _sharding_of(like)
     return placed(
         basis.broadcast_to(value, sizes) if value.aval.shape else basis.broadcast_in_dim(value, sizes, ()), device
     )
+
+
+def _sharding_of(like: ArrayLike | Typed) -> Sharding | None:
+    """The sharding of an array that was put somewhere, or of a type that has one."""
+    if isinstance(like, ShardedArray):
+        return like.placed if like.committed else None
+    sharding = None if isinstance(like, Array) else getattr(like, "sharding", None)
+    return sharding if isinstance(sharding, Sharding) else None
 
 
 @by_numpy()
@@ -294,12 +306,12 @@ def zeros_like(
     *,
     device: Place | None = None,
 ) -> Array:
-    """Zeros of the shape and dtype of `a` unless others are given.
+    """Zeros of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return _filled("zeros_like", typeof(a, "zeros_like: a"), 0, dtype, shape, device)
+    return _filled("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
 @by_numpy()
@@ -310,12 +322,12 @@ def ones_like(
     *,
     device: Place | None = None,
 ) -> Array:
-    """Ones of the shape and dtype of `a` unless others are given.
+    """Ones of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return _filled("ones_like", typeof(a, "ones_like: a"), 1, dtype, shape, device)
+    return _filled("ones_like", a, typeof(a, "ones_like: a"), 1, dtype, shape, device)
 
 
 def empty_like(
@@ -330,7 +342,7 @@ def empty_like(
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return _filled("empty_like", typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
+    return _filled("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
 
 
 # ------------------------------------------------------------------ counting

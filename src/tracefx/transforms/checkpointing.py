@@ -36,7 +36,7 @@ def _flags(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
-def _check_flags(transform: Checkpoint, option: Attribute[bool | tuple[PyTree, ...]], given: object) -> None:
+def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) -> None:
     if not isinstance(given, bool) and not (
         isinstance(given, tuple) and all(isinstance(x, bool) for x in trees.leaves(given))
     ):

@@ -237,7 +237,8 @@ class Compiled:
         for i, place in enumerate(self.kept):
             if place in self.donated:
                 x = args[place]
-                if isinstance(x, ConcreteArray) and (place in self.aliased or runtime.is_deleted(buffers[i])):  # type: ignore[arg-type]  # the runtime's
+                given = place in self.aliased or runtime.is_deleted(cast(runtime.Buffer, buffers[i]))
+                if given and isinstance(x, ConcreteArray):
                     x.delete()
 
     def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:

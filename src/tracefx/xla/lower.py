@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar, cast, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
@@ -56,19 +57,19 @@ class Plan:
     kept: tuple[int, ...]
     donated: frozenset[int]
     outputs: tuple[Output, ...]
+    aliases: Mapping[int, int] = field(init=False, repr=False)
+    """The donated parameters that alias a result of the same shape and dtype, and which result it is."""
 
-    @property
-    def aliases(self) -> dict[int, int]:
-        """The donated parameters that alias a result of the same shape and dtype, and which result it is."""
-        free = dict(enumerate(self.computed.out_avals))
+    @aliases.default
+    def _find_aliases(self) -> Mapping[int, int]:
+        free: dict[tuple[Shape, DType], list[int]] = {}
+        for k, aval in enumerate(self.computed.out_avals if self.donated else ()):
+            free.setdefault((aval.shape, aval.dtype), []).append(k)
         found: dict[int, int] = {}
         for i, (place, aval) in enumerate(zip(self.kept, self.computed.in_avals, strict=True)):
-            if place in self.donated:
-                fits = [k for k, a in free.items() if (a.shape, a.dtype) == (aval.shape, aval.dtype)]
-                if fits:
-                    del free[fits[0]]
-                    found[i] = fits[0]
-        return found
+            if place in self.donated and (fits := free.get((aval.shape, aval.dtype))):
+                found[i] = fits.pop(0)
+        return MappingProxyType(found)
 
     @property
     def results(self) -> tuple[ShapedArray, ...]:
@@ -89,7 +90,7 @@ def plan(
     array is deleted after the call.
     """
     assert not jaxpr.constvars
-    donated = frozenset([i for i in donated if jaxpr.invars[i].aval.dtype != float0])
+    given = frozenset([i for i in donated if jaxpr.invars[i].aval.dtype != float0])
     places = {v.index: i for i, v in enumerate(jaxpr.invars)}
     computed: list[Var] = []
     order: dict[int, int] = {}
@@ -97,7 +98,7 @@ def plan(
     for i, a in enumerate(jaxpr.outs):
         if isinstance(a, Literal):
             outputs.append(a)
-        elif i in moved or places.get(a.index) in donated:
+        elif i in moved or places.get(a.index) in given:
             outputs.append(Result(len(computed)))
             computed.append(a)
         elif a.index in places:
@@ -113,7 +114,7 @@ def plan(
         used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
         pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
     kept = tuple([i for i, u in enumerate(used) if u])
-    return Plan(pruned, len(jaxpr.invars), kept, donated, tuple(outputs))
+    return Plan(pruned, len(jaxpr.invars), kept, given, tuple(outputs))
 
 
 def lower(plan: Plan, name: str) -> Lowered:

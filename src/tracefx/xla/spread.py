@@ -207,16 +207,22 @@ class SpreadProgram:
             self._require_one_use(args, buffers)
         outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         if self.plan.donated:
-            for i, buffer in zip(self.plan.kept, buffers, strict=True):
-                x = args[i]
-                if i in self.plan.donated and isinstance(x, ConcreteArray) and runtime.is_deleted(buffer):  # type: ignore[arg-type]  # the runtime's own
-                    x.delete()
+            self._delete_donated(args, buffers)
         if self._direct:
             return list(map(ShardedArray, self.results, outs, self._given))
         for k, tiling in self._turned:
             outs[k] = runtime.put_tiles(outs[k].aval, tiling, _in_order(outs[k], self.placing.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
+
+    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """Deletes the arrays whose memory the execution took, or would have taken if nothing else viewed it."""
+        aliases = self.plan.aliases
+        for k, (i, buffer) in enumerate(zip(self.plan.kept, buffers, strict=True)):
+            x = args[i]
+            given = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
+            if given and isinstance(x, ConcreteArray):
+                x.delete()
 
     def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """A donated array can't be another argument, too: XLA would end the process."""
