@@ -10,6 +10,7 @@ from typing_extensions import CapsuleType
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.injection import Injected
+from tracefx.core.scopes import Scopes
 from tracefx.core.settings import CompilationCache
 
 if TYPE_CHECKING:
@@ -323,4 +324,5 @@ class Plugins(Protocol):
 
 PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
 DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+DEFAULT_DEVICES: Final = Scopes(DEFAULT_DEVICE)
 """The device that runs what nobody put anywhere, inside `default_device`; None elsewhere."""

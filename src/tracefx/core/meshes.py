@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.scopes import Scope, Scopes
 from tracefx.core.shown import Parts, Shown
 
 
@@ -104,16 +105,17 @@ class Mesh(Shown):
 
     def __enter__(self) -> Self:
         """Makes the mesh the current one, as `set_mesh` does, until `__exit__`."""
-        _OUTER.set((*_OUTER.get(), MESH.get()))
-        MESH.set(self)
-        return self
+        scope = MESHES.setting(self)
+        _ENTERED.set((*_ENTERED.get(), scope))
+        return scope.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        *outer, before = _OUTER.get()
-        _OUTER.set(tuple(outer))
-        MESH.set(before)
+        entered = _ENTERED.get()
+        last = max(i for i, scope in enumerate(entered) if scope.value is self)
+        _ENTERED.set(entered[:last] + entered[last + 1 :])
+        entered[last].__exit__(kind, error, traceback)
 
     @override
     def shown_parts(self) -> Parts:
@@ -149,8 +151,9 @@ class Mesh(Shown):
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """What is in use where none is."""
 MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
-_OUTER: Final[ContextVar[tuple[Mesh, ...]]] = ContextVar("tracefx_outer_meshes", default=())
-"""The meshes that were current before those that were entered."""
+MESHES: Final = Scopes(MESH)
+_ENTERED: Final[ContextVar[tuple[Scope[Mesh], ...]]] = ContextVar("tracefx_entered_meshes", default=())
+"""Of the meshes that were entered themselves."""
 
 
 # ------------------------------------------------------------------ specifications

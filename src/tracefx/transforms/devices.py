@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Device, is_device
+from tracefx.core.backend import BACKEND, DEFAULT_DEVICES, Device, is_device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
@@ -125,11 +125,8 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     ...     device_put(1.0).device == devices("cpu")[0]
     True
     """
-    token = DEFAULT_DEVICE.set(_device(device))
-    try:
+    with DEFAULT_DEVICES.setting(_device(device)):
         yield
-    finally:
-        DEFAULT_DEVICE.reset(token)
 
 
 def _device(given: Device | str | None) -> Device | None:

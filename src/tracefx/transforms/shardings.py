@@ -15,7 +15,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.meshes import MESH, Mesh
+from tracefx.core.meshes import MESH, MESHES, Mesh
 from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Index, NamedSharding, Sharding, as_sharding, require_cut
 from tracefx.core.trees import PyTree
@@ -38,11 +38,8 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    token = MESH.set(mesh)
-    try:
+    with MESHES.setting(mesh):
         yield mesh
-    finally:
-        MESH.reset(token)
 
 
 def get_mesh() -> Mesh:
