@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import warnings
@@ -58,7 +59,49 @@ MODULES: Final = (
     "jax.scipy.cluster.vq",
     "jax.scipy.spatial.transform",
     "jax.scipy.sparse.linalg",
+    "jax.sharding",
+    "jax.export",
 )
+_MANY_DEVICES: Final = "several processes: `tracefx.distributed`, `tracefx.sharding` and collectives of `tracefx.lax`"
+_KERNELS: Final = "kernels written by hand for GPUs and TPUs: not here"
+_XLA: Final = "what XLA's scheduler and compiler are told beyond the program: not here"
+EXPERIMENTAL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "buffer_callback": "callbacks that see device buffers: not here; `tracefx.pure_callback` is called with arrays",
+        "checkify": "`tracefx.handlers.check_error` and errors as values: no such categories",
+        "colocated_python": _MANY_DEVICES,
+        "compute_on": _XLA,
+        "control_deps": _XLA,
+        "custom_partitioning": "`tracefx.shard_map` says what each device does; the compiler cuts what is left to it",
+        "fused": _XLA,
+        "hijax": "types and primitives of others: `tracefx.extend`",
+        "jet": "`tracefx.jet`; primitives give their rules in their class",
+        "layout": _XLA,
+        "mesh_utils": "`tracefx.make_mesh`",
+        "mosaic": _KERNELS,
+        "multihost_utils": _MANY_DEVICES,
+        "ode": "no solver of differential equations; those of libraries run by `tracefx.interop.jax.from_jax`",
+        "pallas": _KERNELS,
+        "profiler": "not here; names of functions and scopes are in what XLA's profiler sees",
+        "random": "random numbers with a state: not here, keys are passed",
+        "rnn": "`tracefx.lax.scan` of a cell; the GPU library's recurrent networks are not here",
+        "roofline": "`tracefx.handlers.count` tells operations, bytes and memory",
+        "scheduling_groups": _XLA,
+        "serialize_executable": "`tracefx.compilation_cache` keeps executables, `tracefx.export` programs",
+        "shard_alike": "`tracefx.lax.with_sharding_constraint`",
+        "source_mapper": "`tracefx.pictures` and `as_text(debug_info=True)` tell lines",
+        "sparse": "no sparse arrays; `tracefx.handlers` has sparse Jacobians",
+        "topologies": "programs are compiled for devices that are there",
+        "transfer": _MANY_DEVICES,
+        "xla_metadata": _XLA,
+    }
+)
+"""Modules of `jax.experimental`, and what is said of names that are not here. `jax2tf` needs TensorFlow to be read."""
+
+RELOCATED: Final[Mapping[str, str]] = MappingProxyType(
+    {"jax.experimental.checkify": "tracefx.handlers", "jax.experimental.jet": "tracefx", "jax.export": "tracefx"}
+)
+"""Modules whose names are in a module of another name here."""
 
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -108,6 +151,13 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.lax.le_to_p": "`tracefx.lax.sort`'s own order",
         "jax.lax.lt_to_p": "`tracefx.lax.sort`'s own order",
         "jax.lax.stage_p": "`tracefx.lax.stage`",
+        **dict.fromkeys(
+            [f"jax.sharding.{name}" for name in ("get_abstract_mesh", "use_abstract_mesh")], "`tracefx.set_mesh`"
+        ),
+        "jax.sharding.make_single_device_sharding": "`tracefx.sharding.SingleDeviceSharding`",
+        "jax.sharding.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
+        "jax.export.deserialize": "`tracefx.load`",
+        "jax.export.default_export_platform": "`tracefx.default_backend`",
     }
 )
 """What is done in another way here, in words of the page."""
@@ -158,6 +208,40 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             [f"jax.numpy.{name}" for name in ("int1", "uint1", "float6_e2m3fn", "float6_e3m2fn")],
             "XLA's CPU backend doesn't have it",
         ),
+        **dict.fromkeys(
+            [
+                f"jax.sharding.{name}"
+                for name in (
+                    "AbstractDevice",
+                    "AbstractMesh",
+                    "AxisType",
+                    "ManualAxisType",
+                    "auto_axes",
+                    "explicit_axes",
+                )
+            ],
+            "types don't speak of shardings: axes of meshes are JAX's `Auto` ones, or those of a `shard_map`",
+        ),
+        **dict.fromkeys(
+            [
+                f"jax.export.{name}"
+                for name in ("SymbolicScope", "is_symbolic_dim", "symbolic_args_specs", "symbolic_shape")
+            ],
+            "programs have shapes of numbers alone",
+        ),
+        **dict.fromkeys(
+            [
+                f"jax.export.{name}"
+                for name in (
+                    "DisabledSafetyCheck",
+                    "maximum_supported_calling_convention_version",
+                    "minimum_supported_calling_convention_version",
+                    "register_namedtuple_serialization",
+                    "register_pytree_node_serialization",
+                )
+            ],
+            "a part of JAX's own format of exported programs",
+        ),
         "jax.lax.select_and_scatter_p": "JAX has no public function for it",
         "jax.nn.get_scaled_dot_general_config": "blocks with scales exist on GPUs alone",
     }
@@ -191,6 +275,15 @@ def public(module: ModuleType) -> Iterator[str]:
             yield name
 
 
+def own(module: ModuleType) -> Iterator[str]:
+    """The public names of a module of `jax.experimental` but for what it imports from elsewhere for its own use."""
+    subject = module.__name__.rpartition(".")[2]
+    for name in public(module):
+        owner = getattr(getattr(module, name), "__module__", subject)
+        if subject in str(owner).split(".") and name not in ("TYPE_CHECKING", "annotations"):
+            yield name
+
+
 def is_here(path: str) -> bool:
     """Whether a dotted path leads to anything, from `tracefx` on."""
     found: object = tracefx
@@ -206,11 +299,15 @@ def names() -> dict[str, list[Name]]:
     """By the modules of JAX."""
     operations: dict[str, type[Primitive]] = {**{op.name: op for op in OPERATIONS}, **VOCABULARY}
     listed: dict[str, list[Name]] = {}
-    for path in MODULES:
+    experimental = [f"jax.experimental.{name}" for name in EXPERIMENTAL]
+    for path in (*MODULES, *[path for path in experimental if importlib.util.find_spec(path)]):
         module = importlib.import_module(path)
         rows = listed.setdefault(path, [])
-        for name in sorted(public(module), key=lambda n: (n.lower(), n)):
-            whole, counterpart = f"{path}.{name}", f"tracefx{path.removeprefix('jax')}.{name}"
+        found_names = public(module) if path in MODULES else own(module)
+        reason = EXPERIMENTAL.get(path.rpartition(".")[2], "") if path not in MODULES else ""
+        for name in sorted(found_names, key=lambda n: (n.lower(), n)):
+            whole = f"{path}.{name}"
+            counterpart = f"{RELOCATED.get(path, 'tracefx' + path.removeprefix('jax'))}.{name}"
             found = getattr(module, name)
             if is_here(counterpart):
                 rows.append(Name(whole, counterpart, ""))
@@ -218,7 +315,7 @@ def names() -> dict[str, list[Name]]:
                 op = operations[found.name]
                 rows.append(Name(whole, f"{op.__module__}.{op.__qualname__}", ""))
             else:
-                rows.append(Name(whole, None, ELSEWHERE.get(whole) or NOT_HERE.get(whole, "")))
+                rows.append(Name(whole, None, ELSEWHERE.get(whole) or NOT_HERE.get(whole, reason)))
     return listed
 
 

@@ -371,3 +371,24 @@ def test_memory_of_checkpointed_steps() -> None:
         return g
 
     assert temporary(f(fx.checkpoint), WIDE) < temporary(f(lambda g: g), WIDE) / 4
+
+
+@pytest.mark.parametrize(
+    "flags", [(True, False), (False, True), (False, {"a": False}), (True, {"a": False}), [True, True]]
+)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_prevent_cse_of_each_argument(flags: Any, jitted: bool) -> None:
+    def case(F: Any, N: Any) -> Any:
+        f = F.grad(F.checkpoint(lambda x, y: N.sin(x) * y["a"], prevent_cse=flags))
+        return (F.jit(f) if jitted else f)(1.0, {"a": 2.0})
+
+    agree(case)
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"), [((True,), ValueError), ((True, False, True), ValueError), (3, TypeError), (None, TypeError)]
+)
+def test_prevent_cse_that_is_refused(flags: Any, error: type[Exception]) -> None:
+    for F in (fx, jax):
+        with pytest.raises(error):
+            F.grad(F.checkpoint(lambda x, y: x * y, prevent_cse=flags))(1.0, 2.0)

@@ -507,3 +507,15 @@ def test_a_batch_without_derivatives_repeats_no_operand() -> None:
     text = str(fx.make_jaxpr(f)(normal(5, 3)))
     assert "f32[3,3]" in text
     assert "f32[5,3,3]" not in text
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_an_operand_that_every_branch_returns_stays_unbatched(jitted: bool) -> None:
+    def call(F: Any, N: Any) -> Any:
+        def f(x: Any, y: Any) -> Any:
+            return F.lax.cond(x > 0, lambda x, y: (y, x), lambda x, y: (y, x), x, y)
+
+        mapped = F.vmap(f, in_axes=(0, None), out_axes=(None, 0))
+        return (F.jit(mapped) if jitted else mapped)(N.arange(2.0), N.arange(3.0))
+
+    agree(call)

@@ -476,8 +476,8 @@ def test_lengths() -> None:
     assert message(lambda: scan(same_carry, 0, None, length=-1), ValueError) == (
         "scan of same_carry: length must not be negative: -1"
     )
+    message(lambda: scan(same_carry, 0, XS, unroll=-1), ValueError)
     for bad in (0, -1):
-        message(partial(scan, same_carry, 0, XS, unroll=bad), ValueError)
         message(partial(scan, same_carry, 0, XS, checkpoint=bad), ValueError)
     message(lambda: scan(same_carry, 0, XS, checkpoint="logarithmic"), ValueError)
 
@@ -516,3 +516,26 @@ def test_programs_are_sound() -> None:
         return rnn(fx, fnp, checkpoint=2, reverse=True)(w, H, XS)[1]["h"].sum()
 
     sound(fx.grad(in_pieces), W)
+
+
+@pytest.mark.parametrize("unroll", [0, True, False, 8])
+@pytest.mark.parametrize("n", [0, 4])
+def test_unroll_is_jaxs(unroll: int | bool, n: int) -> None:
+    agree(lambda F, N: F.lax.scan(lambda c, x: (c + x, c * x), 0.0, N.arange(float(n)), unroll=unroll))
+
+
+@pytest.mark.parametrize("batch_size", [0, 3, 10])
+def test_batch_size_is_jaxs(batch_size: int) -> None:
+    agree(lambda F, N: F.lax.map(lambda x: x * 2, N.arange(4.0), batch_size=batch_size))
+
+
+@pytest.mark.parametrize(("options", "error"), [({"unroll": -1}, ValueError), ({"unroll": 1.5}, TypeError)], ids=str)
+def test_unroll_that_is_refused(options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="unroll must be"):
+        fx.lax.scan(lambda c, x: (c, x), 0.0, fnp.arange(3.0), **options)
+
+
+@pytest.mark.parametrize(("batch_size", "error"), [(-1, ValueError), (2.0, TypeError), ("a", TypeError)])
+def test_batch_size_that_is_refused(batch_size: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="batch_size must be"):
+        fx.lax.map(lambda x: x, fnp.arange(3.0), batch_size=batch_size)

@@ -472,3 +472,92 @@ def test_an_error_in_a_function_changes_no_context() -> None:
 
     assert message(lambda: lax.while_loop(lambda c: c > 0, bad, 1.0), KeyError) == "'mine'"
     assert message(lambda: fx.jit(fx.vmap(lambda x: lax.while_loop(bad, lambda c: c, x)))(X), KeyError) == "'mine'"
+
+
+# ------------------------------------------------------------------ carries that no step changes
+
+
+def _loop(F: Any, step: Any, init: Any) -> Any:
+    return F.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, *step(*s[1:])), (0, *init))
+
+
+INVARIANT: Final[dict[str, Any]] = {
+    "grad": lambda F, N: F.grad(lambda x: _loop(F, lambda y: (y,), (x * x,))[1] * x)(2.0),
+    "grad, compiled": lambda F, N: F.jit(F.grad(lambda x: _loop(F, lambda y: (y,), (x * x,))[1] * x))(2.0),
+    "beside one that reads it": lambda F, N: F.grad(
+        lambda x: _loop(F, lambda y, z: (y, F.lax.stop_gradient(y * z)), (x, 1.0))[1] * 2
+    )(2.0),
+    "beside one of integers": lambda F, N: F.grad(
+        lambda x: _loop(F, lambda y, n: (y, n + y.astype("int32")), (x, 0))[1]
+    )(2.0),
+    "bounds that are traced": lambda F, N: F.jit(F.grad(lambda x, n: F.lax.fori_loop(0, n, lambda i, s: s, x * 3)))(
+        2.0, 4
+    ),
+    "no step": lambda F, N: F.grad(lambda x: F.lax.fori_loop(0, N.int32(0), lambda i, s: s, x * 3))(2.0),
+    "vmap of grad, condition batched": lambda F, N: F.vmap(
+        F.grad(lambda x: F.lax.while_loop(lambda s: s[0] < x, lambda s: (s[0] + 1, s[1]), (0.0, x * x))[1])
+    )(N.arange(3.0)),
+    "grad of vmap, condition batched": lambda F, N: F.grad(
+        lambda xs: F.vmap(lambda x: F.lax.while_loop(lambda s: s[0] < x, lambda s: (s[0] + 1, s[1]), (0.0, x * x))[1])(
+            xs
+        ).sum()
+    )(N.arange(3.0)),
+    "jacrev": lambda F, N: F.jacrev(lambda x: _loop(F, lambda y: (y,), (x * x,))[1])(N.arange(2.0)),
+    "hessian": lambda F, N: F.hessian(lambda x: _loop(F, lambda y: (y,), (x**3,))[1])(2.0),
+    "linear_transpose": lambda F, N: F.linear_transpose(lambda x: _loop(F, lambda y: (y,), (x,))[1], 2.0)(
+        N.asarray(3.0)
+    ),
+    "linearize": lambda F, N: F.linearize(lambda x: _loop(F, lambda y: (y,), (x * x,))[1], 2.0)[1](1.0),
+}
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_an_invariant_carry_has_the_derivative_of_the_identity(name: str) -> None:
+    agree(INVARIANT[name])
+
+
+@pytest.mark.parametrize("step", [lambda y, z: (y, y * z), lambda y, z: (z, y)], ids=["read", "exchanged"])
+def test_what_steps_change_has_no_reverse_mode(step: Any) -> None:
+    def f(x: Any) -> Any:
+        return sum(_loop(fx, step, (x, x))[1:])
+
+    with pytest.raises(ValueError, match="through what steps of lax.while_loop change"):
+        fx.grad(f)(2.0)
+
+
+# ------------------------------------------------------------------ bounds of fori_loop
+
+BOUNDS: Final[dict[str, Any]] = {
+    "floats": lambda F, N: F.lax.fori_loop(1.0, 3.0, lambda i, c: c + i, 0.0),
+    "floats, truncated": lambda F, N: F.lax.fori_loop(1.5, 3.5, lambda i, c: c + i, 0.0),
+    "floats, traced": lambda F, N: F.jit(lambda a, b: F.lax.fori_loop(a, b, lambda i, c: c + i, 0.0))(1.5, 3.4),
+    "floats, differentiated": lambda F, N: F.grad(lambda x: F.lax.fori_loop(0.0, 3.0, lambda i, c: c * x, x))(2.0),
+    "floats of 16 bits": lambda F, N: F.lax.fori_loop(N.float16(1), N.float16(3), lambda i, c: c + i, 0),
+    "unroll=0": lambda F, N: F.lax.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=0),
+}
+REFUSED_BOUNDS: Final = [(0, 3.0), (0.0, 3), (True, 3), (0j, 3), (0j, 3j), ([0], 3)]
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("disabled", [False, True])
+def test_fori_loop_takes_jaxs_bounds(name: str, disabled: bool) -> None:
+    def call(F: Any, N: Any) -> Any:
+        with F.disable_jit(disabled):
+            return N.asarray(BOUNDS[name](F, N))
+
+    agree(call)
+
+
+@pytest.mark.parametrize(("lower", "upper"), REFUSED_BOUNDS, ids=str)
+def test_fori_loop_refuses_other_bounds(lower: Any, upper: Any) -> None:
+    with pytest.raises(TypeError, match="lower"):
+        fx.lax.fori_loop(lower, upper, lambda i, c: c, 0.0)
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (3, 0)])
+def test_a_loop_without_steps_runs_with_jit_disabled(bounds: tuple[int, int]) -> None:
+    def call(F: Any, N: Any) -> Any:
+        with F.disable_jit():
+            return F.lax.fori_loop(*bounds, lambda i, c: (c[0] + i, c[1]), (N.zeros(2), N.ones(3)))
+
+    agree(call)

@@ -147,7 +147,10 @@ def test_copies_and_pickles(weak: bool) -> None:
     again = pickle.loads(pickle.dumps(x))
     assert again.aval == x.aval
     assert again.tolist() == x.tolist()
-    assert copy.copy(x) is copy.deepcopy(x) is x
+    for made in (copy.copy(x), copy.deepcopy(x), x.copy(), fnp.array(x)):
+        assert made is not x
+        assert made.aval == x.aval
+        assert made.tolist() == x.tolist()
 
 
 def test_scalar_types_name_dtypes_and_make_arrays() -> None:

@@ -248,26 +248,23 @@ def test_an_exception_restores() -> None:
     assert not x64()
 
 
-def test_leaving_out_of_order_raises_and_touches_nothing() -> None:
+def test_leaving_out_of_order_leaves_the_inner_one_in_force() -> None:
     outer, inner = enable_x64(), enable_x64(False)
     outer.__enter__()
     inner.__enter__()
-    with pytest.raises(RuntimeError, match="reverse order"):
-        outer.__exit__(None, None, None)
+    outer.__exit__(None, None, None)
     assert not x64()
     inner.__exit__(None, None, None)
-    assert x64()
-    outer.__exit__(None, None, None)
     assert not x64()
 
 
 def test_leaving_twice_or_without_entering_raises() -> None:
     override = enable_x64()
-    with pytest.raises(RuntimeError, match="reverse order"):
+    with pytest.raises(RuntimeError, match="is not in force"):
         override.__exit__(None, None, None)
     with override:
         pass
-    with pytest.raises(RuntimeError, match="reverse order"):
+    with pytest.raises(RuntimeError, match="is not in force"):
         override.__exit__(None, None, None)
     assert not x64()
 
@@ -291,12 +288,11 @@ def test_a_generator_left_inside_an_override_does_not_disturb_another() -> None:
         generator = inside()
         assert not next(generator)
         with enable_x64():
-            with pytest.raises(RuntimeError, match="reverse order"):
-                generator.close()
+            generator.close()
             assert x64()
         assert not x64()
 
-    contextvars.copy_context().run(run)  # in which what the generator left behind stays
+    contextvars.copy_context().run(run)
     assert not x64()
 
 
@@ -321,16 +317,14 @@ def test_threads_start_from_the_default_and_keep_their_own() -> None:
     assert seen == {"start": False, "own": True}
 
 
-def test_a_copied_context_sees_the_override_and_cannot_leave_it() -> None:
+def test_a_copied_context_sees_the_override_and_may_leave_it() -> None:
     override = enable_x64()
-    with override:
-        copied = contextvars.copy_context()
-        assert copied.run(x64)
-        with pytest.raises(RuntimeError, match="another context entered it"):
-            copied.run(override.__exit__, None, None, None)
-        assert x64()
+    override.__enter__()
+    context = contextvars.copy_context()
+    assert context.run(x64)
+    context.run(override.__exit__, None, None, None)
+    assert not context.run(x64)
     assert not x64()
-    assert copied.run(x64)
 
 
 @pytest.mark.parametrize("bad", [1, None, "on", np.True_])

@@ -8,8 +8,10 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from jax.experimental import checkify as jax_checkify
 
 import tracefx as fx
 import tracefx.numpy as fnp
@@ -315,18 +317,16 @@ def test_a_check_in_a_program_needs_checkify(make: Callable[[F], F]) -> None:
     assert checkify(make(positive))(fnp.float32(0.25))[0].get() is None
 
 
-def test_checks_nobody_asks_for_are_left_to_others() -> None:
+def test_errors_that_are_not_asked_for_are_left_to_others() -> None:
     def f(x: Any) -> Any:
-        check(x > 0, "{} is not positive", x)
+        check_error(checkify(fnp.log, nan_checks)(x)[0])
         return fnp.log(x)
 
-    with pytest.raises(CheckError, match=r"-1.0 is not positive"):
-        checkify(f, nan_checks)(-1.0)
-    with pytest.raises(ValueError, match="part of a program that is compiled"):
-        fx.jit(checkify(f, nan_checks))(-1.0)
-    outer, (inner, _) = fx.jit(checkify(checkify(f, nan_checks)))(-1.0)
-    assert "is not positive" in said(outer)
-    assert "log gave NaN" in said(inner)
+    with pytest.raises(CheckError, match=r"log gave NaN"):
+        checkify(f, user_checks)(-1.0)
+    outer, (inner, _) = fx.jit(checkify(checkify(f, user_checks), nan_checks))(-1.0)
+    assert "log gave NaN" in said(outer)
+    assert inner.get() is None
 
 
 def test_debug_checks_do_nothing_without_checkify() -> None:
@@ -483,3 +483,35 @@ def test_the_laws_of_handlers() -> None:
         return lambda *args: checkify(f, all_checks)(*args)[1]
 
     assert not check_interpretation(unchanged).left_out
+
+
+@pytest.mark.parametrize("errors", ["user_checks", "div_checks", "float_checks", "index_checks", "all_checks"])
+@pytest.mark.parametrize("x", [1.0, -1.0, 0.0])
+@pytest.mark.parametrize("jitted", ["", "outside", "inside"])
+def test_checks_of_the_users_are_among_the_errors_or_left_out(errors: str, x: float, jitted: str) -> None:
+    def failed(F: Any, checks: Any) -> tuple[bool, float]:
+        def f(x: Any) -> Any:
+            checks.check(x > 0, "must be positive")
+            checks.debug_check(x > 0, "must be positive")
+            return 1 / x
+
+        checked = checks.checkify(F.jit(f) if jitted == "inside" else f, errors=getattr(checks, errors))
+        error, y = (F.jit(checked) if jitted == "outside" else checked)(F.numpy.asarray(x))
+        return error.get() is None, float(y)
+
+    assert failed(fx, fx.handlers) == failed(jax, jax_checkify)
+
+
+def test_a_check_that_was_left_out_is_not_for_the_function_around() -> None:
+    def outer(F: Any, checks: Any) -> bool:
+        def f(x: Any) -> Any:
+            checks.check(x > 0, "must be positive")
+            return x
+
+        def g(x: Any) -> Any:
+            return checks.checkify(f, errors=checks.div_checks)(x)[1]
+
+        error, _ = checks.checkify(g, errors=checks.user_checks)(F.numpy.asarray(-1.0))
+        return error.get() is None
+
+    assert outer(fx, fx.handlers) == outer(jax, jax_checkify)

@@ -324,3 +324,57 @@ def test_made_from_arrays_on_single_devices() -> None:
         fx.make_array_from_single_device_arrays(X.shape, on(OURS, "y"), parts)
     with pytest.raises(TypeError, match="takes arrays on one device each"):
         fx.make_array_from_single_device_arrays(X.shape, on(OURS, "x"), [X] * 8)  # type: ignore[list-item]  # on purpose
+
+
+LIKE: Final[dict[str, Any]] = {
+    "zeros_like": lambda F, x: F.np.zeros_like(x),
+    "ones_like": lambda F, x: F.np.ones_like(x),
+    "full_like": lambda F, x: F.np.full_like(x, 3),
+    "empty_like": lambda F, x: F.np.empty_like(x),
+    "another dtype": lambda F, x: F.np.zeros_like(x, dtype="int32"),
+    "another shape": lambda F, x: F.np.zeros_like(x, shape=(4, 4)),
+    "the same shape": lambda F, x: F.np.zeros_like(x, shape=x.shape),
+    "an array of numbers": lambda F, x: F.np.full_like(x, F.np.arange(8.0)),
+    "another device": lambda F, x: F.np.zeros_like(x, device=F.m.devices()[1]),
+    "another sharding": lambda F, x: F.np.zeros_like(x, device=on(F, "y")),
+    "a type": lambda F, x: F.np.zeros_like(F.m.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)),
+    "one device": lambda F, x: F.np.zeros_like(F.m.device_put(X, F.m.devices()[2])),
+    "no device": lambda F, x: F.np.zeros_like(F.np.asarray(X)),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_arrays_like_another_have_its_sharding(name: str) -> None:
+    made = [LIKE[name](library, put(library, "x", "y")) for library in (OURS, JAX)]
+    assert shards(made[0]) == shards(made[1])
+    assert made[0].committed == made[1].committed
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda put, a, b: put(a, {"x": X, "y": (X * 2,)}),
+        lambda put, a, b: put({"x": a, "y": b}, {"x": X, "y": X * 2}),
+        lambda put, a, b: put((a, b), (X, {"x": X, "y": X})),
+        lambda put, a, b: put(a, {"x": X}, {"x": (8, 8)}),
+        lambda put, a, b: put(a, {"x": X, "y": X}, (8, 8)),
+        lambda put, a, b: put(b, np.float32(3)),
+    ],
+)
+def test_trees_of_this_processs_data(make: Any) -> None:
+    ours, theirs = [make(F.m.make_array_from_process_local_data, on(F, "x", "y"), on(F)) for F in (OURS, JAX)]
+    assert fx.tree.structure(ours) == jax.tree.structure(theirs)
+    assert list(map(shards, fx.tree.leaves(ours))) == list(map(shards, jax.tree.leaves(theirs)))
+
+
+def test_copies_of_arrays_on_devices_are_arrays_of_their_own() -> None:
+    for library in (OURS, JAX):
+        x = put(library, "x", "y")
+        copies = [x.copy(), library.np.array(x), library.np.copy(x)]
+        if library is OURS:
+            copies += [copy.copy(x), copy.deepcopy(x)]
+        library.m.jit(lambda x: x + 1, donate_argnums=0)(x)
+        assert x.is_deleted() or library is JAX  # whose array shares its memory with NumPy's
+        for y in copies:
+            np.testing.assert_array_equal(y, X)
+            assert y.sharding == on(library, "x", "y")

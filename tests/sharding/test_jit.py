@@ -341,17 +341,16 @@ def test_shards_give_their_memory_away() -> None:
 def test_an_array_is_given_away_once() -> None:
     f = fx.jit(_named("f", lambda x, y: x + y), donate_argnums=0)
     x = put(OURS, "x", x=X)
-    with pytest.raises(ValueError, match=r"f: the donated input 0, f32\[8,4\], is another input as well"):
+    with pytest.raises(ValueError, match=r"f was given one array, .*, as parameters 0 and 1"):
         f(x, x)
     np.testing.assert_array_equal(f(x, put(OURS, "x", x=X)), X * 2)
 
 
 def test_the_callers_numbers_are_not_given_away() -> None:
-    x, host = fnp.asarray(X), X.copy()
+    host = X.copy()
     double = fx.jit(lambda x: x * 2, donate_argnums=0, in_shardings=on(OURS, "x"))
-    for given in (x, host):
+    for given in (host, fnp.asarray(host)):
         np.testing.assert_array_equal(double(given), X * 2)
-    np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(host, X)
 
 

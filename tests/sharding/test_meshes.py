@@ -173,3 +173,23 @@ def test_arrays_that_cannot_be_cut() -> None:
         on(OURS, P.UNCONSTRAINED).shard_shape((8,))
     with pytest.raises(TypeError, match="mesh"):
         fx.NamedSharding("mesh", P())  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.filterwarnings("ignore:.*context manager has been deprecated:DeprecationWarning")
+def test_a_mesh_is_a_context_manager() -> None:
+    for library in (OURS, JAX):
+        mesh = library.mesh
+
+        def constrained(F: Library = library) -> Any:
+            return F.m.jit(lambda x: F.lax.with_sharding_constraint(x, F.P("x")))(np.ones(8, np.float32)).sharding
+
+        with mesh as entered:
+            assert entered is mesh
+            assert constrained().spec == library.P("x")
+            with mesh, library.mesh_of((8,), ("x",)):
+                assert constrained().mesh.shape["x"] == 8
+            assert constrained().mesh == mesh
+        with pytest.raises(KeyError), mesh:
+            raise KeyError("leaves the mesh as well")
+        with pytest.raises((ValueError, RuntimeError), match="mesh"):
+            constrained()

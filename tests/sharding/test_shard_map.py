@@ -461,3 +461,36 @@ def test_constraints_under_a_batch_along_an_axis() -> None:
     got = fx.jit(fx.vmap(f, spmd_axis_name="x"))(batch)
     assert np.array_equal(got, batch * 4)
     assert got.sharding.shard_shape(got.shape) == (1, 8, 2)
+
+
+SPMD: Final[dict[str, Any]] = {
+    "grad": lambda F, f, x: F.m.grad(lambda x: F.np.sum(f(x)))(x),
+    "value_and_grad": lambda F, f, x: F.m.value_and_grad(lambda x: F.np.sum(f(x)))(x),
+    "vjp": lambda F, f, x: F.m.vjp(f, x)[1](F.np.ones(2)),
+    "jvp": lambda F, f, x: F.m.jvp(f, (x,), (x,)),
+    "grad of grad": lambda F, f, x: F.m.grad(lambda x: F.np.sum(F.m.grad(lambda x: F.np.sum(f(x) ** 2))(x)))(x),
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", SPMD)
+def test_derivatives_under_a_vmap_whose_batch_lies_along_an_axis(name: str, jitted: bool) -> None:
+    def program(F: Library) -> Any:
+        mesh = F.mesh_of((4, 2), ("v", "i"))
+        f = F.m.shard_map(lambda x: F.np.sum(x**2) * F.np.ones(1), mesh=mesh, in_specs=F.P("i"), out_specs=F.P("i"))
+        mapped = F.m.vmap(lambda x: SPMD[name](F, f, x), spmd_axis_name="v")
+        return (F.m.jit(mapped) if jitted else mapped)(np.arange(16, dtype=np.float32).reshape(4, 4))
+
+    agree(program)
+
+
+def test_the_derivative_by_weights_under_such_a_vmap() -> None:
+    def program(F: Library) -> Any:
+        mesh, spec = F.mesh_of((4, 2), ("v", "i")), F.P("i")
+        f = F.m.shard_map(
+            lambda x, w: F.lax.psum(F.np.sum(x * w), "i"), mesh=mesh, in_specs=(spec, spec), out_specs=F.P()
+        )
+        made = F.m.vmap(F.m.grad(f, (0, 1)), in_axes=(0, None), spmd_axis_name="v")
+        return made(np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(4, dtype=np.float32))
+
+    agree(program)

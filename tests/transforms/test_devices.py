@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -55,13 +57,38 @@ def test_what_is_got_is_numpys() -> None:
         got["a"][0] = 1
 
 
-def test_getting_a_tracer() -> None:
-    with pytest.raises(TypeError, match="device_get needs numbers, but .* is traced"):
-        fx.jit(lambda x: fx.device_get(x))(X)
-
-
 def test_devices() -> None:
     (device, *_) = fx.devices()
     assert (device.platform, device.id) == ("cpu", 0)
     with pytest.raises((ValueError, RuntimeError), match="abacus"):
         fx.devices("abacus")
+
+
+class _Foreign:
+    """An array of another library."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+        return np.ones(2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda N: {"a": N.ones(2), "b": [1, 2.0, None, np.ones(1), "s", True, N.asarray(3)]},
+        lambda N: [np.float32(1), np.int8(2)],
+        lambda N: "text",
+        lambda N: _Foreign(),
+    ],
+)
+def test_device_get_gives_what_jaxs_gives(make: Any) -> None:
+    ours, theirs = fx.device_get(make(fnp)), jax.device_get(make(jnp))
+    assert str(jax.tree.structure(ours)) == str(jax.tree.structure(theirs))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert type(a) is type(b)
+        np.testing.assert_array_equal(a, b)
+
+
+def test_device_get_leaves_keys_and_tracers() -> None:
+    key = fx.random.key(0)
+    assert fx.device_get(key) is key
+    agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.interpreters.stacks import Count
 from tests.transforms.oracle import Case, agree, same
+from tracefx.core import dtypes
 from tracefx.core.handler import current, handling
 from tracefx.lax import stop_gradient
 
@@ -301,3 +304,88 @@ def test_what_is_not_differentiated_has_its_numbers(name: str) -> None:
 @pytest.mark.parametrize("convert", [bool, int])
 def test_what_is_piecewise_constant_may_steer_the_program(convert: Any) -> None:
     agree(lambda F, N: F.grad(lambda x: x * convert(x))(2.5))
+
+
+# ------------------------------------------------------------------ integers
+
+
+def _both(F: Any, N: Any) -> Any:
+    return F.vjp(lambda x: (x * 2, (x * 0).astype("int32"), x > 1), N.ones(2))[1]
+
+
+GIVEN: Final[dict[str, Any]] = {
+    "float0": lambda N: np.zeros(2, dtypes.float0),
+    "int32": lambda N: N.ones(2, "int32"),
+    "numpy": lambda N: np.ones(2, np.int32),
+    "int8": lambda N: N.ones(2, "int8"),
+    "float32": lambda N: N.ones(2),
+    "bool": lambda N: N.ones(2, bool),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_cotangents_of_integer_outputs_have_any_dtype(name: str) -> None:
+    agree(lambda F, N: _both(F, N)((N.ones(2), GIVEN[name](N), GIVEN[name](N))))
+
+
+@pytest.mark.parametrize("wrong", [0, np.zeros(3, np.int32), np.zeros(3, dtypes.float0), None], ids=str)
+def test_cotangents_that_are_refused_raise_what_jaxs_raise(wrong: Any) -> None:
+    for F, N in ((fx, fnp), (jax, jnp)):
+        with pytest.raises(ValueError, match="vjp|VJP"):
+            _both(F, N)((N.ones(2), wrong, N.ones(2, bool)))
+        with pytest.raises(ValueError, match="vjp|VJP"):
+            F.vjp(lambda x: x * 2, N.ones(2))[1](N.ones(2, "float16"))
+
+
+LINEAR: Final[dict[str, Any]] = {
+    "mul": lambda F, N: (lambda x: x * 2, N.arange(3), N.arange(3)),
+    "types alone": lambda F, N: (lambda x: x * 2, F.ShapeDtypeStruct((3,), "int32"), N.arange(3)),
+    "used twice": lambda F, N: (lambda x: x + x, N.arange(3, dtype="int8"), N.arange(3, dtype="int8")),
+    "slice": lambda F, N: (lambda x: x[1:], N.arange(3), N.arange(2)),
+    "gather": lambda F, N: (lambda x: x[N.array([0, 0])], N.arange(3), N.arange(2)),
+    "concatenate": lambda F, N: (lambda x: N.concatenate([x, -x]), N.arange(3), N.arange(6)),
+    "cumsum": lambda F, N: (lambda x: N.cumsum(x), N.arange(3), N.arange(3)),
+    "where": lambda F, N: (lambda x: N.where(N.array([True, False, True]), x, 0), N.arange(3), N.arange(3)),
+    "jit": lambda F, N: (F.jit(lambda x: x * 2), N.arange(3), N.arange(3)),
+    "scan": lambda F, N: (
+        lambda x: F.lax.scan(lambda c, z: (c + z, c * 2), N.zeros((), "int32"), x),
+        N.arange(3),
+        (N.asarray(2, "int32"), N.arange(3)),
+    ),
+    "closed over": lambda F, N: (partial(N.multiply, N.arange(3) + 1), N.arange(3), N.arange(3)),
+    "floats": lambda F, N: (partial(N.multiply, N.arange(3) + 1.0), N.arange(3.0), N.arange(3.0)),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_functions_of_integers_are_transposed(name: str) -> None:
+    def case(F: Any, N: Any) -> Any:
+        f, x, ct = LINEAR[name](F, N)
+        transposed = F.linear_transpose(f, x)
+        return transposed(ct), F.jit(lambda g, ct: g(ct))(transposed, ct)  # it is a tree
+
+    agree(case)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.astype("float32"),
+        lambda x: x.astype("int32"),
+        lambda x: x.astype("bool"),
+        lambda x: (x, x.astype("float32")),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_linear_transpose_refuses_functions_between_integers_and_floats(f: Any, dtype: str) -> None:
+    for F, N in ((fx, fnp), (jax, jnp)):
+        x = N.ones(3, dtype)
+        kinds = {np.dtype(y.dtype).kind for y in jax.tree.leaves(F.eval_shape(f, x))} | {np.dtype(dtype).kind}
+        if len(kinds) > 1:
+            with pytest.raises(TypeError, match="linear_transpose"):
+                F.linear_transpose(f, x)(f(x))
+
+
+def test_the_leaves_of_a_transpose_are_what_it_closes_over() -> None:
+    y = fnp.arange(3.0) + 1
+    assert [leaf.tolist() for leaf in fx.tree.leaves(fx.linear_transpose(lambda x: x * y, y))] == [[1, 2, 3]]

@@ -93,3 +93,14 @@ def test_integers_have_float0_as_grad_gives_it() -> None:
     """So JAX documents it; its jacrev gives integer zeros."""
     rows = fx.jacrev(lambda i: i * X, allow_int=True)(np.array([1, 2, 3], np.int32))
     assert (rows.shape, rows.dtype) == ((3, 3), dtypes.float0)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_integer_outputs_have_zero_columns(jitted: bool) -> None:
+    def case(F: Any, N: Any) -> Any:
+        made = F.jacfwd(lambda x, y: {"a": x * 2, "b": (x * 2).astype("int32")}, (0, 1))
+        return (F.jit(made) if jitted else made)(N.ones(2), N.ones((3, 1)))
+
+    agree(case)
+    agree(lambda F, N: F.jacfwd(lambda x: (x * 2).astype("int8"))(N.ones(2)))
+    assert fx.jacfwd(lambda x: x > 1)(fnp.ones(2)).dtype == np.bool_

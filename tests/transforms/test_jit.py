@@ -475,61 +475,6 @@ def test_methods_of_what_is_no_tree_say_how_to_go_on() -> None:
         Model(2.0).plain(X)
 
 
-# ------------------------------------------------------------------ donation
-
-
-def test_a_donated_array_is_deleted() -> None:
-    x: Any = fx.device_put(fnp.asarray(X) + 0)
-    y = fx.jit(lambda x: x + 1, donate_argnums=0)(x)
-    np.testing.assert_array_equal(np.asarray(y), X + 1)
-    with pytest.raises(RuntimeError, match="donated|deleted"):
-        np.asarray(x)
-    with pytest.raises(RuntimeError, match="donated|deleted"):
-        x + 1  # raises
-
-
-def test_what_was_not_donated_is_not_deleted() -> None:
-    x, y = fx.device_put(fnp.asarray(X) + 0), fx.device_put(fnp.asarray(X) + 1)
-    fx.jit(lambda x, y: x + y, donate_argnums=1)(x, y)
-    np.testing.assert_array_equal(np.asarray(x), X)
-
-
-@pytest.mark.parametrize("size", [3, 4096, 1 << 20])
-def test_numpy_arguments_are_never_given_away(size: int) -> None:
-    given = np.arange(size, dtype=np.float32)
-    kept = given.copy()
-    f = fx.jit(lambda x: x * 2 + 1, donate_argnums=0)
-    for _ in range(3):
-        np.testing.assert_array_equal(np.asarray(f(given)), kept * 2 + 1)
-    np.testing.assert_array_equal(given, kept)
-
-
-@pytest.mark.parametrize("size", [3, 4096, 1 << 20])
-def test_writing_to_a_numpy_argument_afterwards_changes_no_result(size: int) -> None:
-    given = np.arange(size, dtype=np.float32)
-    kept = given.copy()
-    same, more = fx.jit(lambda x: (x, x + 1))(given)
-    given[:] = -1
-    np.testing.assert_array_equal(np.asarray(same), kept)
-    np.testing.assert_array_equal(np.asarray(more), kept + 1)
-
-
-def test_arrays_made_from_numpy_arrays_are_given_away_safely() -> None:
-    source = np.arange(1 << 16, dtype=np.float32)
-    array = fnp.asarray(source)
-    fx.jit(lambda x: x * 2, donate_argnums=0)(array)
-    np.testing.assert_array_equal(source, np.arange(1 << 16, dtype=np.float32))
-
-
-def test_a_transformed_call_donates_nothing() -> None:
-    x = fx.device_put(fnp.asarray(X) + 0)
-    f = fx.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
-    fx.grad(f)(x)
-    fx.vmap(f)(x)
-    fx.jit(lambda x: f(x) + 1)(x)
-    np.testing.assert_array_equal(np.asarray(x), X)
-
-
 # ------------------------------------------------------------------ stages
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -188,3 +189,37 @@ def test_names_make_no_difference_to_what_is_compiled() -> None:
             return fnp.sin(x)
 
     assert fx.make_jaxpr(f)(X) == fx.make_jaxpr(fnp.sin)(X)
+
+
+STRUCTS: Final[dict[str, Case]] = {
+    "like an array": lambda F, N: F.ShapeDtypeStruct.like(N.ones((2, 3))),
+    "like NumPy's": lambda F, N: F.ShapeDtypeStruct.like(np.ones(2, np.int8)),
+    "like a number": lambda F, N: F.ShapeDtypeStruct.like(1.0),
+    "like a type": lambda F, N: F.ShapeDtypeStruct.like(F.ShapeDtypeStruct((2,), "int8")),
+    "shape": lambda F, N: F.ShapeDtypeStruct((2,), "int8").update(shape=(4,)),
+    "dtype": lambda F, N: F.ShapeDtypeStruct((2,), "int8").update(dtype="float32"),
+    "weak_type": lambda F, N: F.ShapeDtypeStruct((2,), "float32").update(weak_type=True),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_structs_agree_with_jax(name: str) -> None:
+    ours: Any = STRUCTS[name](fx, fnp)
+    theirs: Any = STRUCTS[name](jax, jnp)
+    assert (ours.shape, ours.dtype, ours.weak_type, ours.sharding, ours.is_ref) == (
+        theirs.shape,
+        theirs.dtype,
+        theirs.weak_type,
+        theirs.sharding,
+        theirs.is_ref,
+    )
+
+
+def test_structs_have_and_keep_shardings() -> None:
+    placed = fx.device_put(fnp.ones(2), fx.devices()[-1])
+    struct = fx.ShapeDtypeStruct.like(placed)
+    assert struct.sharding == (placed.sharding if placed.committed else None)
+    given = fx.ShapeDtypeStruct((2,), "int8", sharding=placed.sharding)
+    assert given.update(shape=(4,)).sharding == placed.sharding
+    assert given.update(sharding=None).sharding is None
+    assert fx.ShapeDtypeStruct.like(given) == given

@@ -207,10 +207,25 @@ class Cond(Structured, Reopenable):
             body = unclear(derived.jaxpr, EVERY_BRANCH)
             cases.append(bind(Call(f"branch_{i}", body), *derived.consts, *[x for x, _ in pairs]))
         outs = []
-        for results in zip(*cases, strict=True):
+        out_dims: list[int | None] = []
+        for i, results in enumerate(zip(*cases, strict=True)):
+            place = self._forwarded(i)
+            if place is not None:
+                outs.append(operands[place])
+                out_dims.append(dims[place])
+                continue
+            out_dims.append(0)
             rank = results[0].aval.ndim
             outs.append(select_n(broadcast_in_dim(which, results[0].aval.shape, (0,)) if rank > 1 else which, *results))
-        return outs, [0] * len(outs)
+        return outs, out_dims
+
+    def _forwarded(self, i: int) -> int | None:
+        """The operand that every branch returns as output `i`, if there is one."""
+        places = {
+            next((place for place, v in enumerate(branch.invars) if v is branch.outs[i]), None)
+            for branch in self.branches
+        }
+        return places.pop() if len(places) == 1 else None
 
     # -------------------------------------------------------------- partial evaluation
 

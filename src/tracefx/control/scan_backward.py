@@ -78,8 +78,8 @@ def backward(body: Jaxpr, num_consts: int, num_carry: int, linear: Mask, out_non
     # Twice, since what is stacked for one sum can be there for another.
     found = {atom for _ in range(2) for atom in program.outs[:k] if tails.contracts(atom)}
     summed = tuple([atom not in found for atom in program.outs[:k]])
-    avals = [aval.tangent() for aval in chosen(chosen(body.in_avals[:num_consts], linear[:num_consts]), consts_nonzero)]
-    carried = [a.tangent() for a in chosen(body.in_avals[num_consts : num_consts + num_carry], carry)]
+    avals = list(chosen(chosen(body.in_avals[:num_consts], linear[:num_consts]), consts_nonzero))
+    carried = list(chosen(body.in_avals[num_consts : num_consts + num_carry], carry))
     sums = chosen(avals, summed)
     tail = tails.program(others(program.outs[:k], summed), others(avals, summed), length)
 

@@ -16,7 +16,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects, NamedAxis, OverMesh, any_ordered
 from tracefx.core.entering import Collected, Entry, Form, Taking, flat
 from tracefx.core.errors import MissingRuleError
-from tracefx.core.handler import bind
+from tracefx.core.handler import Handler, bind, current
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.meshes import Mesh, Part, PartitionSpec, names_in
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent, Zero
@@ -24,6 +24,7 @@ from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
+from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.derived import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import reshape
@@ -92,6 +93,19 @@ class ShardMap(Application, ShownAsJax):
     def apart(self) -> PartitionSpec:
         """Of arrays that are different on every device: their parts one after the other."""
         return PartitionSpec(self.axis_names)
+
+    def _own_axes(self) -> tuple[str, ...]:
+        """The axes but for those that a `vmap` in force gives its batch by `spmd_axis_name`.
+
+        Devices along these have different elements of the batch, so nothing is to be shared between them.
+        """
+        taken: set[str] = set()
+        handler: Handler | None = current()
+        while handler is not None:
+            if isinstance(handler, Batch):
+                taken.update(names_in(handler.axis.spmd_name))
+            handler = handler.below
+        return tuple([name for name in self.axis_names if name not in taken])
 
     # -------------------------------------------------------------- types
 
@@ -169,6 +183,7 @@ class ShardMap(Application, ShownAsJax):
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+        apart = PartitionSpec(self._own_axes())
         # A residual goes from one half to the other as an array of which every device has its own part.
         halves = unzip_jaxpr(self.jaxpr, tuple(unknown))
         known_specs = _chosen(self.in_specs, [not u for u in unknown])
@@ -178,7 +193,7 @@ class ShardMap(Application, ShownAsJax):
         op = self.of(
             first,
             [*_whole(halves.consts), *known_specs],
-            [*_chosen(self.out_specs, [not u for u in halves.out_unknown]), *[self.apart] * len(fresh)],
+            [*_chosen(self.out_specs, [not u for u in halves.out_unknown]), *[apart] * len(fresh)],
         )
         known = [a for a, u in zip(args, unknown, strict=True) if not u]
         outs = recorder.evaluate(op, [*halves.consts, *known])
@@ -190,7 +205,7 @@ class ShardMap(Application, ShownAsJax):
             if place is None:
                 residual, aval = next(made)
                 residuals.append(residual)
-                specs.append(self.apart)
+                specs.append(apart)
                 scalars.append(not aval.shape)
             else:
                 residuals.append(known[place])
@@ -216,7 +231,7 @@ class ShardMap(Application, ShownAsJax):
         given = [ct for ct in cts if not isinstance(ct, Zero)]
         ct_specs = _chosen(self.out_specs, nonzero)
         in_specs = _chosen(_chosen(self.in_specs, linear), derived.in_nonzero)
-        start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self.axis_names]
+        start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self._own_axes()]
 
         def backwards(*values: Value) -> list[Value]:
             shares = [

@@ -208,9 +208,36 @@ class While(Structured):
 
     # -------------------------------------------------------------- forward mode
 
+    @property
+    def _invariant(self) -> Mask:
+        """The carries that a step returns unchanged."""
+        given = self.body_jaxpr.invars[self.body_nconsts :]
+        return tuple([out is v for out, v in zip(self.body_jaxpr.outs, given, strict=True)])
+
+    def _hoisted(self, invariant: Mask) -> While:
+        """The loop with the invariant carries as constants, the last ones of the condition and of the body."""
+        n, m, places = self.cond_nconsts, self.body_nconsts, range(len(invariant))
+        order = [*chosen(places, invariant), *others(places, invariant)]
+        return evolve(
+            self,
+            cond_jaxpr=rearranged(self.cond_jaxpr, [*range(n), *[n + i for i in order]]),
+            cond_nconsts=n + sum(invariant),
+            body_jaxpr=rearranged(self.body_jaxpr, [*range(m), *[m + i for i in order]], others(places, invariant)),
+            body_nconsts=m + sum(invariant),
+        )
+
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        _, d_consts, d_carry = self.parts(tangents)
+        d_cond_consts, d_consts, d_carry = self.parts(tangents)
+        invariant = self._invariant
+        if any(nonzero(chosen(d_carry, invariant))) and not all(invariant):
+            cond_consts, body_consts, carry = self.parts(primals)
+            still, d_still = chosen(carry, invariant), chosen(d_carry, invariant)
+            outs, d_outs = self.memo.get("hoisted", lambda: self._hoisted(invariant)).jvp(
+                [*cond_consts, *still, *body_consts, *still, *others(carry, invariant)],
+                [*d_cond_consts, *d_still, *d_consts, *d_still, *others(d_carry, invariant)],
+            )
+            return merged(invariant, still, outs), merged(invariant, d_still, d_outs)
         given, start = nonzero(d_consts), nonzero(d_carry)
         op, extra, moving = self.memo.get(("jvp", given, start), lambda: self._jvp(given, start))
         cond_consts, body_consts, carry = self.parts(primals)
@@ -284,7 +311,7 @@ class While(Structured):
         def step(*args: Value) -> list[Value]:
             asked, done, (goes, *old) = args[:n], args[n:m], args[m:]
             new = eval_jaxpr(body.jaxpr, (), [*done, *old])
-            kept = [_where(goes, x, y) if b else x for x, y, b in zip(new, old, carry, strict=True)]
+            kept = [_where(goes, x, y) if b and x is not y else x for x, y, b in zip(new, old, carry, strict=True)]
             return [*eval_jaxpr(going.jaxpr, (), [*asked, *kept]), *kept]
 
         each = ShapedArray((axis.size,), TRUTH.dtype)
@@ -407,11 +434,18 @@ class While(Structured):
     def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
         if self.max_steps is not None:
             return Call(self.name, self.in_checkpointed_pieces()).transpose(cts, *args)
+        cond_args, body_args, carry_args = self.parts(args)
+        reached = zip(self._invariant, carry_args, cts, strict=True)
+        if not any(isinstance(x, Linear) for x in (*cond_args, *body_args)) and all(
+            still or not (isinstance(x, Linear) or nonzero([ct])[0]) for still, x, ct in reached
+        ):
+            passed = [ct if isinstance(x, Linear) else None for x, ct in zip(carry_args, cts, strict=True)]
+            return [None] * (len(args) - len(passed)) + passed
         raise ValueError(
-            "reverse-mode differentiation doesn't work for lax.while_loop, nor for lax.fori_loop with bounds that are "
-            "traced: how many steps there are to go back through is known only when the program runs. Give "
-            "while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or differentiate forward "
-            "with jvp or jacfwd"
+            "reverse-mode differentiation doesn't work through what steps of lax.while_loop change, nor through "
+            "lax.fori_loop with bounds that are traced: how many steps there are to go back through is known only when "
+            "the program runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
+            "differentiate forward with jvp or jacfwd"
         )
 
 

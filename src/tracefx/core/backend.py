@@ -10,6 +10,7 @@ from typing_extensions import CapsuleType
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.injection import Injected
+from tracefx.core.scopes import Scopes
 from tracefx.core.settings import CompilationCache
 
 if TYPE_CHECKING:
@@ -111,6 +112,18 @@ class LoweredProgram(Protocol):
         """The program in that language, with the user's lines and scopes if asked for."""
         ...
 
+    def hlo_text(self) -> str:
+        """The program in HLO, before the compiler's optimizations."""
+        ...
+
+    def module(self, dialect: str) -> object:
+        """The program as an object of the compiler's bindings, in the dialect `stablehlo` or `hlo`."""
+        ...
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        """The compiler's estimates for one run, before optimization."""
+        ...
+
     def compile(
         self, options: Mapping[str, str | int | float | bool], cache: CompilationCache | None = None
     ) -> Program:
@@ -145,6 +158,12 @@ class Backend(Protocol):
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None = None
     ) -> LoweredProgram:
         """Lower the program anew, with its own names and lines."""
+        ...
+
+    def lower_for(
+        self, jaxpr: Jaxpr, name: str, platforms: tuple[str, ...], keep_unused: bool, wishes: Wishes | None = None
+    ) -> LoweredProgram:
+        """Lower the program for other platforms, or for several; it can be read, but not compiled here."""
         ...
 
     def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
@@ -305,4 +324,5 @@ class Plugins(Protocol):
 
 PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
 DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+DEFAULT_DEVICES: Final = Scopes(DEFAULT_DEVICE)
 """The device that runs what nobody put anywhere, inside `default_device`; None elsewhere."""

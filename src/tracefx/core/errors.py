@@ -30,8 +30,8 @@ class EscapedTracerError(TypeError):
     """A tracer was used after, or outside, the transformation that made it."""
 
 
-class DeletedArrayError(RuntimeError):
-    """The numbers of an array were asked for after its `delete`."""
+class DeletedArrayError(RuntimeError, ValueError):
+    """An array was read after its `delete`. JAX raises RuntimeError or ValueError, depending on the use."""
 
 
 class PlatformError(RuntimeError, ValueError):
@@ -68,6 +68,10 @@ class TypePromotionError(TypeError, ValueError):
 
 class ClosedOverTracerError(EscapedTracerError):
     """A function with a rule of its own closes over a value that its rule would have to know as an argument."""
+
+
+class CotangentError(TypeError, ValueError):
+    """Cotangents have another structure or type than the outputs. JAX raises ValueError."""
 
 
 class NotLinearError(TypeError):

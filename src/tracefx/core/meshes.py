@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from math import prod
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias, final
+from types import MappingProxyType, TracebackType
+from typing import Any, ClassVar, Final, Self, TypeAlias, final
 
 import numpy as np
 from attrs import field, frozen
@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.scopes import Scope, Scopes
 from tracefx.core.shown import Parts, Shown
 
 
@@ -26,6 +27,8 @@ class Mesh(Shown):
 
     Raises TypeError for names that are no strings, ValueError if there are too many or too few, or one is there twice,
     or a device is.
+
+    As a context manager it is the current mesh, as inside of `set_mesh`.
 
     >>> from tracefx import devices
     >>> Mesh(devices()[:1], "data")
@@ -100,6 +103,20 @@ class Mesh(Shown):
         """The product of the sizes of some axes."""
         return prod([self.shape[name] for name in names])
 
+    def __enter__(self) -> Self:
+        """Makes the mesh the current one, as `set_mesh` does, until `__exit__`."""
+        scope = MESHES.setting(self)
+        _ENTERED.set((*_ENTERED.get(), scope))
+        return scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        entered = _ENTERED.get()
+        last = max(i for i, scope in enumerate(entered) if scope.value is self)
+        _ENTERED.set(entered[:last] + entered[last + 1 :])
+        entered[last].__exit__(kind, error, traceback)
+
     @override
     def shown_parts(self) -> Parts:
         """The sizes by name; the devices' numbers first, unless these are the first that there are."""
@@ -134,6 +151,9 @@ class Mesh(Shown):
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """What is in use where none is."""
 MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
+MESHES: Final = Scopes(MESH)
+_ENTERED: Final[ContextVar[tuple[Scope[Mesh], ...]]] = ContextVar("tracefx_entered_meshes", default=())
+"""Of the meshes that were entered themselves."""
 
 
 # ------------------------------------------------------------------ specifications

@@ -94,6 +94,12 @@ class ShardedArray(ConcreteArray):
         return super().__format__(spec) if self._is_readable else format(repr(self), spec)
 
     @override
+    def __copy__(self) -> ConcreteArray:
+        backend = BACKEND.value
+        tiles = [np.array(backend.read(tile)) for tile in backend.tiles(self.buffer)]
+        return ShardedArray(self.aval, backend.spread(self.aval, self.placed, tiles), self.placed, self.committed)
+
+    @override
     def adopt(self, buffer: Buffer) -> None:
         raise AssertionError("it has its buffer from the beginning")
 

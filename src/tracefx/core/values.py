@@ -90,8 +90,8 @@ class ConcreteArray(Array):
     def copy_to_host_async(self) -> None:
         pass
 
-    def donate(self) -> None:
-        """The buffer's memory is given away; reading the array afterwards says so."""
+    def drop_view(self) -> None:
+        """Drops the host view of the buffer, so that a program that the buffer is donated to can use its memory."""
         if self.buffer is not None:
             self.host = None
 
@@ -170,10 +170,11 @@ class ConcreteArray(Array):
         return self.concrete(ConcretizationError).data
 
     def __copy__(self) -> ConcreteArray:
-        return self
+        """An array of its own, which stays when this one is deleted or donated."""
+        return ConcreteArray(self.aval, self.numpy())
 
     def __deepcopy__(self, memo: object) -> ConcreteArray:
-        return self
+        return self.__copy__()
 
     @override
     def __reduce__(self) -> tuple[Callable[[NDArray, bool], ConcreteArray], tuple[NDArray, bool]]:

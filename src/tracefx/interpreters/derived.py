@@ -207,6 +207,6 @@ def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask
         in_nonzero = tuple([not isinstance(ct, Zero) for ct in results])
         return [ct for ct in results if not isinstance(ct, Zero)]
 
-    ct_avals = [a.tangent() for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True) if nz]
+    ct_avals = [a for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True) if nz]
     result, consts = stage(transposed, [*others, *ct_avals])
     return TransposedJaxpr(result.closed(), tuple(consts), in_nonzero)

@@ -17,11 +17,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_convertible, is_jaxs
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
-from tracefx.core.handler import as_array
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernels import quietly
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.shardings import Place
+from tracefx.core.sharded import ShardedArray
+from tracefx.core.shardings import Place, Sharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
@@ -38,6 +39,7 @@ from tracefx.numpy.placing import placed
 from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand, promoted, retyped, to_type
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
 from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
+from tracefx.ops.barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.static import static_int
 from tracefx.ops.typed import Typed, typeof
 from tracefx.transforms.evaluations import Number
@@ -65,7 +67,7 @@ def array(
     Array([[1. , 2. ],
            [3. , 4.5]], dtype=float32)
     """
-    del copy, order  # arrays never change, so that they share memory does not show
+    del order
     new = None if dtype is None else dtypes.as_dtype(dtype, "array: dtype")
     if is_convertible(object):
         out = _from_one(object, new)
@@ -74,7 +76,8 @@ def array(
     else:
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
-    return placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    out = placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    return _distinct(out, object) if copy else out
 
 
 def asarray(
@@ -113,13 +116,20 @@ def _shared(x: Nested) -> Array:
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """`a` as an array. Arrays never change, so memory may be shared; they have one `order`.
+    """`a` as an array of its own, which stays when `a` is deleted or donated. Arrays have one `order`.
 
     >>> copy(np.arange(2))
     Array([0, 1], dtype=int32)
     """
     del order
-    return as_array(operand(a, "copy: a"))
+    return _distinct(as_array(operand(a, "copy: a")), a)
+
+
+def _distinct(out: Array, a: object) -> Array:
+    """`out`, or a copy of it where it is `a` itself. Memory that nobody writes to may be shared."""
+    if out is not a or not isinstance(out, ConcreteArray):
+        return out
+    return out.__copy__() if type(out) is ConcreteArray else bind1(OPTIMIZATION_BARRIER, out)
 
 
 def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
@@ -293,11 +303,12 @@ def full_like(
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    return _filled("full_like", typeof(a, "full_like: a"), fill_value, dtype, shape, device)
+    return _filled("full_like", a, typeof(a, "full_like: a"), fill_value, dtype, shape, device)
 
 
 def _filled(
     name: str,
+    like: ArrayLike | Typed,
     aval: ShapedArray,
     fill_value: ArrayLike,
     dtype: DTypeLike | None,
@@ -309,7 +320,17 @@ def _filled(
         value = _element(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
         value = _element(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
+    if device is None and not value.aval.shape and sizes == aval.shape:
+        device = _sharding_of(like)
     return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
+
+
+def _sharding_of(like: ArrayLike | Typed) -> Sharding | None:
+    """The sharding of an array that was put somewhere, or of a type that has one."""
+    if isinstance(like, ShardedArray):
+        return like.placed if like.committed else None
+    sharding = None if isinstance(like, Array) else getattr(like, "sharding", None)
+    return sharding if isinstance(sharding, Sharding) else None
 
 
 @by_numpy()
@@ -320,12 +341,12 @@ def zeros_like(
     *,
     device: Place | None = None,
 ) -> Array:
-    """Zeros of the shape and dtype of `a` unless others are given.
+    """Zeros of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return _filled("zeros_like", typeof(a, "zeros_like: a"), 0, dtype, shape, device)
+    return _filled("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
 @by_numpy()
@@ -336,12 +357,12 @@ def ones_like(
     *,
     device: Place | None = None,
 ) -> Array:
-    """Ones of the shape and dtype of `a` unless others are given.
+    """Ones of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return _filled("ones_like", typeof(a, "ones_like: a"), 1, dtype, shape, device)
+    return _filled("ones_like", a, typeof(a, "ones_like: a"), 1, dtype, shape, device)
 
 
 def empty_like(
@@ -356,7 +377,7 @@ def empty_like(
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return _filled("empty_like", typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
+    return _filled("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
 
 
 # ------------------------------------------------------------------ counting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar, cast, final, overload
 
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control import checkpoint as operation
@@ -16,8 +16,9 @@ from tracefx.core.array import is_arraylike
 from tracefx.core.bounds import keep
 from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.trees import PyTree
 from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
+from tracefx.transforms.pipelines import Preserving, TransformOf
 from tracefx.transforms.statics import StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, along, keepable, signature, trace
 from tracefx.transforms.transformed import made_by
@@ -29,6 +30,17 @@ T = TypeVar("T")
 
 def _places(given: int | Sequence[int]) -> tuple[int, ...]:
     return (given,) if isinstance(given, int) else tuple(given)
+
+
+def _flags(given: object) -> object:
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) -> None:
+    if not isinstance(given, bool) and not (
+        isinstance(given, tuple) and all(isinstance(x, bool) for x in trees.leaves(given))
+    ):
+        raise TypeError(f"checkpoint: {option.alias} must be True, False, or a tuple of booleans, got {given!r}")
 
 
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -45,7 +57,7 @@ class Checkpoint(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "checkpoint"
-    prevent_cse: bool = field(default=True, validator=check_flag)
+    prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_flags, validator=_check_flags)
     policy: Policy | None = None
     static_argnums: tuple[int, ...] = field(default=(), converter=_places)
     static_argnames: tuple[str, ...] = field(default=(), converter=_names)
@@ -56,7 +68,6 @@ class Checkpoint(TransformOf[Preserving]):
         static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
         where = f"checkpoint of {name_of(fun)}: arguments"
         traces = TRACES.traces(fun)
-        how = ("checkpoint", self.prevent_cse, self.policy)
 
         @made_by(self, fun)
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
@@ -64,6 +75,10 @@ class Checkpoint(TransformOf[Preserving]):
                 return fun(*args, **kwargs)
             dynamic, statics = static.split(where, args, kwargs)
             values, in_tree = flatten_values(dynamic, where)
+            prevents = self.prevent_cse
+            if isinstance(prevents, tuple):
+                prevents = any(trees.broadcast_prefix(prevents, dynamic[0], what=f"{where}: prevent_cse"))
+            how = ("checkpoint", prevents, self.policy)
             key = signature(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
             traced = traces.get(key)
             if traced is None:
@@ -73,7 +88,7 @@ class Checkpoint(TransformOf[Preserving]):
                 if keepable(traced):
                     traced = keep(traces, key, traced, KINDS)
             body = traced.jaxpr
-            op = body.memo.get(how, lambda: operation.Checkpoint(body, False, self.policy, self.prevent_cse))
+            op = body.memo.get(how, lambda: operation.Checkpoint(body, False, self.policy, prevents))
             return traced.out_tree.unflatten(to_arrays(bind(op, *traced.consts, *values)))
 
         return checkpointed
@@ -83,7 +98,7 @@ class Checkpoint(TransformOf[Preserving]):
 def checkpoint(
     fun: Callable[P, R],
     *,
-    prevent_cse: bool = True,
+    prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -91,7 +106,7 @@ def checkpoint(
 @overload
 def checkpoint(
     *,
-    prevent_cse: bool = True,
+    prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -99,7 +114,7 @@ def checkpoint(
 def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
-    prevent_cse: bool = True,
+    prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
@@ -109,7 +124,8 @@ def checkpoint(
     Memory for time: a long computation cut into checkpointed pieces needs, backwards, the memory of the cuts and of
     one piece. `policy` says of which operations the results are kept all the same; see `checkpoint_policies`. Set
     `prevent_cse=False` where the compiler can't undo the effect by sharing the two computations, as in the body of a
-    `scan`: it may then optimize more. Arguments at `static_argnums` and `static_argnames` are not traced.
+    `scan`: it may then optimize more; a tuple of booleans, or of trees of them, says it of each positional argument:
+    one true one is enough. Arguments at `static_argnums` and `static_argnames` are not traced.
 
     >>> import tracefx as fx
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))

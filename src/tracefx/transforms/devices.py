@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Device, is_device
+from tracefx.core.backend import BACKEND, DEFAULT_DEVICES, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
@@ -125,11 +125,8 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     ...     device_put(1.0).device == devices("cpu")[0]
     True
     """
-    token = DEFAULT_DEVICE.set(_device(device))
-    try:
+    with DEFAULT_DEVICES.setting(_device(device)):
         yield
-    finally:
-        DEFAULT_DEVICE.reset(token)
 
 
 def _device(given: Device | str | None) -> Device | None:
@@ -209,16 +206,19 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
 def device_get(x: PyTree) -> PyTree:
     """The arrays of a tree as NumPy arrays, which can't be written to; copy them to get ones that can.
 
-    Random keys, which NumPy has no arrays of, are returned as they are.
+    NumPy's scalars and arrays of other libraries become NumPy arrays as well. Python numbers and whatever is no array
+    stay as they are, and so do random keys and what is traced.
 
     >>> device_get(device_put([1.0]))
     [array(1., dtype=float32)]
     """
 
     def get(leaf: object) -> object:
-        if isinstance(leaf, Tracer):
-            raise TypeError(f"device_get needs numbers, but {leaf} is traced: call it outside the transformed function")
-        return leaf.__array__() if isinstance(leaf, ConcreteArray) and not is_key(leaf.dtype) else leaf
+        if isinstance(leaf, ConcreteArray):
+            return leaf if is_key(leaf.aval.dtype) else leaf.__array__()
+        if isinstance(leaf, Tracer) or not hasattr(leaf, "__array__"):
+            return leaf
+        return np.asarray(leaf)
 
     return trees.map(get, x)
 

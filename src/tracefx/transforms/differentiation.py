@@ -11,9 +11,10 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import NOWHERE, ShapedArray
+from tracefx.core.avals import NOWHERE, ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import NamedAxis
+from tracefx.core.errors import CotangentError
 from tracefx.core.handler import Handler, Tracer, as_array, current, varies
 from tracefx.core.primitive import Linear, Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef
@@ -213,29 +214,49 @@ class Pullback(LinearFunction):
     def __call__(self, cotangents: Any, /) -> Any:
         flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
         what = "the vjp function: cotangents"
-        trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
-        checked = [_tangent("the vjp function", a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        try:
+            trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
+        except TypeError as error:
+            raise CotangentError(str(error)) from None
+        checked = [_cotangent(a, t) for a, t in zip(self.out_avals, flat, strict=True)]
         self.sharing.require("the vjp function", checked)
         return self.in_tree.unflatten([cotangent(ct) for ct in self.pull(checked)])
 
 
+@final
+class Transposed(LinearFunction):
+    """The transpose of a linear function, which `linear_transpose` returns. The jaxpr is that of the function."""
+
+    __slots__ = ()
+
+    def __call__(self, cotangents: Any, /) -> Any:
+        what = "the transposed function"
+        flat, tree = flatten_tangents(cotangents, f"{what}: cotangents")
+        trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
+        checked = [_matching(what, a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        self.sharing.require(what, checked)
+        operands = [Linear(a) for a in self.in_avals]
+        cts = self.sharing.whole(backward(self.jaxpr, self.consts, operands, self.sharing.shares(checked)))
+        return self.in_tree.unflatten([cotangent(ct) for ct in cts if ct is not None])
+
+
 trees.register_pytree_node(Pushforward, LinearFunction.flattened, Pushforward.node)
 trees.register_pytree_node(Pullback, LinearFunction.flattened, Pullback.node)
+trees.register_pytree_node(Transposed, LinearFunction.flattened, Transposed.node)
 
 
 def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
     """The transpose of a linear function: cotangents of its output to a tuple of cotangents of its inputs.
 
-    `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype.
+    `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype. Inputs and outputs are
+    all floating-point or complex, or all integers; TypeError otherwise. The result is a pytree, whose leaves are the
+    arrays that `fun` closes over.
 
     >>> float(linear_transpose(lambda x: 3 * x, 1.0)(2.0)[0])
     6.0
     """
     require_callable("linear_transpose", fun)
     avals, in_tree = flatten_avals(tuple(primals), "linear_transpose: primals")
-    for aval in avals:
-        if not dtypes.is_inexact(aval.dtype):
-            raise TypeError(f"linear_transpose: primals must be floats or complex numbers, got {aval}")
     out_tree: TreeDef | None = None
     sharing = NOT_SHARED
     along = [varies(x) if isinstance(x, Tracer) else NOWHERE for x in trees.leaves(tuple(primals))]
@@ -258,18 +279,14 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
 
     jaxpr, consts = stage(recorded, avals, current(), along=along)
     assert out_tree is not None
-    structure = out_tree
-
-    def transposed(cotangents: PyTree) -> tuple[Any, ...]:
-        flat, tree = flatten_tangents(cotangents, "the transposed function: cotangents")
-        trees.require_same_structure("the transposed function", structure, tree, "the outputs", "the cotangents")
-        checked = [_matching("the transposed function", a, t) for a, t in zip(jaxpr.out_avals, flat, strict=True)]
-        sharing.require("the transposed function", checked)
-        cts = sharing.whole(backward(jaxpr, consts, [Linear(a) for a in avals], sharing.shares(checked)))
-        pulled: tuple[Any, ...] = in_tree.unflatten([cotangent(ct) for ct in cts if ct is not None])
-        return pulled
-
-    return transposed
+    kinds = [a.dtype for a in (*avals, *jaxpr.out_avals)]
+    if not all(map(dtypes.is_inexact, kinds)) and not all(map(dtypes.is_integer, kinds)):
+        raise TypeError(
+            "linear_transpose takes functions of floating-point and complex numbers to such, or of integers to "
+            f"integers: this one takes ({show_avals(avals)}) and gives ({show_avals(jaxpr.out_avals)})"
+        )
+    ins, outs = (True,) * len(avals), (True,) * len(jaxpr.outs)
+    return Transposed(jaxpr, tuple(consts), ins, outs, tuple(avals), jaxpr.out_avals, sharing, in_tree, out_tree)
 
 
 # ------------------------------------------------------------------ calling the function
@@ -329,6 +346,17 @@ def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
 
 def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
     return _matching(what, primal.tangent(), tangent)
+
+
+def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
+    """The cotangent of an output. That of an integer or a boolean is a zero, whatever dtype it is given with."""
+    expected = primal.tangent()
+    if expected.dtype == float0 and given.aval.shape == expected.shape:
+        return Zero(expected)
+    try:
+        return _matching("the vjp function", expected, given)
+    except TypeError as error:
+        raise CotangentError(str(error)) from None
 
 
 def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:

@@ -35,12 +35,12 @@ from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.jax_exports import jax_exported
 from tracefx.transforms.jit import BoundJitted, Jitted
 from tracefx.transforms.relocating import devices_of, laid, lies, relocated
+from tracefx.transforms.stages import PLATFORMS, require_platforms
 from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
 MAGIC: Final = b"tracefx exported"
 VERSION: Final = 1
 _WHAT: Final = "an exported function"
@@ -285,12 +285,7 @@ def _anywhere(jaxpr: Jaxpr, wishes: Wishes | None) -> Jaxpr:
 def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
         return (BACKEND.value.platform,)
-    names = () if isinstance(given, str) else tuple(given)
-    if not names or any(name not in PLATFORMS for name in names) or len(set(names)) != len(names):
-        raise ValueError(
-            f"export: platforms must be None or a sequence of some of {', '.join(PLATFORMS)}, each once, got {given!r}"
-        )
-    return names
+    return require_platforms(given, "export: platforms")
 
 
 @final

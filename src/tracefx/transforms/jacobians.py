@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Concatenate, TypeAlias, TypeVar, final, overload
 
 import numpy as np
@@ -11,8 +11,10 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, float0
+from tracefx.core.handler import as_array
+from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.basis import convert, instantiate, move_axis, reshape
@@ -76,7 +78,7 @@ def jacfwd(
     """The Jacobian of `fun` by forward mode, a column for each element of the arguments at `argnums`.
 
     An output `f32[m]` of an argument `f32[n]` gives `f32[m, n]`; trees give the tree of outputs, with the tree of
-    arguments at each leaf.
+    arguments at each leaf. An integer or boolean output gives zeros of its dtype.
 
     >>> import tracefx.numpy as fnp
     >>> jacfwd(lambda x: x * x)(fnp.arange(3.0)).tolist()
@@ -178,18 +180,20 @@ class JacFwd(TransformOf[SameArguments]):
         def columns(linear: Linearization) -> list[list[object]]:
             """For each output, its derivatives in one array an argument."""
             avals = [p.aval for p in linear.primals]
+            moves = [dtypes.is_inexact(o.aval.dtype) for o in linear.outs]
 
             def push(*tangents: Value) -> list[Value]:
-                return [instantiate(t) for t in linear.push(tangents)]
+                return [instantiate(t) for t, m in zip(linear.push(tangents), moves, strict=True) if m]
 
-            pushed: list[Value] = vmap(push)(*_basis(avals))
-            return [
-                [
-                    reshape(part, (*o.aval.shape, *a.shape))
-                    for part, a in _parts(move_axis(t, 0, o.aval.ndim), -1, avals)
-                ]
-                for t, o in zip(pushed, linear.outs, strict=True)
-            ]
+            pushed: Iterator[Value] = iter(vmap(push)(*_basis(avals)) if any(moves) else ())
+
+            def of_output(o: Value, moves: bool) -> list[object]:
+                if not moves:
+                    return [_zeros((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
+                parts = _parts(move_axis(next(pushed), 0, o.aval.ndim), -1, avals)
+                return [reshape(part, (*o.aval.shape, *a.shape)) for part, a in parts]
+
+            return [of_output(o, m) for o, m in zip(linear.outs, moves, strict=True)]
 
         return _jacobian(self, columns, fun, allow_int=False)
 
@@ -278,12 +282,17 @@ def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], al
         linear, (out_tree, aux), handler = linearize_values(called, flat)
         for o in linear.outs:
             # Forwards the columns of a complex output are whole; backwards a cotangent can't ask for both of its parts.
-            if holomorphic or isinstance(made, JacRev) or not dtypes.is_complex(o.aval.dtype):
+            if holomorphic or isinstance(made, JacRev):
                 check_output(transform, fun, o.aval, holomorphic)
         result = out_tree.unflatten([in_tree.unflatten(row) for row in pieces(linear)])
         return (result, primals_of(aux, handler)) if has_aux else result
 
     return jacobian
+
+
+def _zeros(shape: Shape, dtype: DType) -> Array:
+    """Derivatives of integers and booleans."""
+    return as_array(instantiate(Zero(ShapedArray(shape, dtype))))
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Value]:

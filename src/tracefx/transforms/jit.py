@@ -25,6 +25,7 @@ from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Wishes
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value, of_jax
+from tracefx.interpreters.stage import Stage
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
@@ -38,7 +39,7 @@ from tracefx.transforms.arguments import (
 from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
 from tracefx.transforms.shapes import flatten_avals
 from tracefx.transforms.shardings import constrained, sharding_of, shardings_for
-from tracefx.transforms.stages import LoweredCall, TracedCall
+from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
 from tracefx.transforms.statics import Dynamic, StaticArguments
 from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, along, keepable, signature, trace
 from tracefx.transforms.transformed import reference
@@ -90,6 +91,7 @@ class Jit(TransformOf[Preserving]):
     inline: bool = field(default=False, validator=check_flag)
     in_shardings: PyTree = None
     out_shardings: PyTree = None
+    compiler_options: CompilerOptions | None = None
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -224,6 +226,11 @@ class Jitted(Generic[P, R]):
                 traced, program = self._program(key, args, kwargs)
                 consts, out_tree = traced.consts, traced.out_tree
             return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
+        if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
+            raise ValueError(
+                f"jit of {self._name}: compiler_options are those of a whole program, so only the outermost jit can "
+                f"have them, not one that is called inside of another; got {self._options.compiler_options!r}"
+            )
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
         wishes = self._wished(key, traced) if self._wishes else None
@@ -317,7 +324,14 @@ class Jitted(Generic[P, R]):
         dynamic, _ = self._static.split(self._where, args, kwargs)
         leaves = (*traced.consts, *trees.flatten_leaves(dynamic, LEAF_TYPES)[0])
         put = any(type(leaf) is ShardedArray for leaf in leaves)
-        program = BACKEND.value.compiled(traced.jaxpr, traced.name, donated, self._options.keep_unused, wishes, put)
+        backend, options = BACKEND.value, self._options
+        program: Runnable
+        if options.compiler_options:
+            wished = self._wished_of(key, traced, args, kwargs)
+            lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, wished)
+            program = lowered.compile(options.compiler_options)
+        else:
+            program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, wishes, put)
         return keep(self._programs, key, (traced, program), KINDS)
 
     def _wished_of(self, key: Signature, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wishes | None:
@@ -468,6 +482,7 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    compiler_options: CompilerOptions | None = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -480,6 +495,7 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    compiler_options: CompilerOptions | None = None,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -492,17 +508,20 @@ def jit(
     inline: bool = False,
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
+    compiler_options: CompilerOptions | None = None,
 ) -> Jitted[P, R] | Jit:
     """Compile `fun` with XLA, once for each kind of arguments, and run the compiled program from then on.
 
     Arguments are traced: inside `fun` they have a shape and a dtype, but no value. Those in `static_argnums` or
-    `static_argnames` keep their value and must be hashable; another value is another program. The memory of donated
-    arguments may be used for the results. `inline` leaves no trace of the call in an enclosing program. Without `fun`
-    the result is the transformation with these options, for use as a decorator.
+    `static_argnames` keep their value and must be hashable; another value is another program. Donated
+    arguments give their memory to results of their shape and dtype, and are deleted by the call: RuntimeError for an
+    array that is donated and passed as another argument as well. `inline` leaves no trace of the call in an enclosing
+    program. Without `fun` the result is the transformation with these options, for use as a decorator.
 
     The program runs on the devices that its arguments were put on, or that `in_shardings` and `out_shardings` say: each
     is a sharding, or a tree of them, for the positional arguments or the output; None for what may lie anywhere; a
-    `PartitionSpec` for a sharding on the mesh in use. ValueError if these don't fit together.
+    `PartitionSpec` for a sharding on the mesh in use. ValueError if these don't fit together. `compiler_options` are
+    XLA's, by name.
 
     >>> jit(lambda x: x * x)(3.0)
     Array(9., dtype=float32, weak_type=True)
@@ -516,5 +535,6 @@ def jit(
         inline=inline,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
+        compiler_options=compiler_options,
     )
     return transform if fun is None else transform(fun)

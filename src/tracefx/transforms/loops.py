@@ -149,8 +149,10 @@ def fori_loop(
     With bounds known when it is traced, it is a `scan`, differentiable in both modes, and `unroll` steps stand in one
     round of the compiled loop; otherwise a `while_loop`.
 
-    `TypeError` for bounds that are no integer scalars of one dtype, or a `val` that changes its type; `ValueError` for
-    `unroll` where the bounds are traced.
+    Floating-point bounds are truncated to integers where they are known when it is traced.
+
+    `TypeError` for bounds that are no scalars of one dtype, or a `val` that changes its type; `ValueError` for `unroll`
+    where the bounds are traced.
 
     >>> fori_loop(1, 4, lambda i, product: product * i, 1)
     Array(6, dtype=int32, weak_type=True)
@@ -158,15 +160,22 @@ def fori_loop(
     require_callable("fori_loop", body_fun)
     where = f"fori_loop of {name_of(body_fun)}"
     first, end = [_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
+    if dtypes.is_integer(first.aval.dtype) != dtypes.is_integer(end.aval.dtype):
+        raise TypeError(f"{where}: lower and upper must be of one dtype, got {first.aval} and {end.aval}")
     dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
     first, end = [retyped(b, dtype, weak) for b in (first, end)]
+    known = not isinstance(first, Tracer) and not isinstance(end, Tracer)
+    if known and not dtypes.is_integer(dtype):
+        first, end = as_value(int(to_numpy(first))), as_value(int(to_numpy(end)))
     if DISABLE_JIT.value:  # where the function gets them as they are
         first, end = as_array(first), as_array(end)
-    if not isinstance(first, Tracer) and not isinstance(end, Tracer):
+    if known:
         count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
+        if not count and DISABLE_JIT.value:
+            return init_val
         (_, val), _ = steps(body_fun, _COUNTING, where, (first, init_val), None, count, False, unroll or 1)
         return cast(T, val)
-    if unroll not in (None, False, 1):
+    if unroll not in (None, False, 0, 1):
         raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
     _, _, val = _repeat(_below, None, body_fun, _COUNTING_UP, where, (first, end, init_val), None)
     return cast(T, val)
@@ -174,10 +183,10 @@ def fori_loop(
 
 def _bound(where: str, name: str, x: object) -> Value:
     if not is_arraylike(x):
-        raise TypeError(f"{where}: {name} must be an integer scalar, got {x!r} of type {type(x).__name__}")
+        raise TypeError(f"{where}: {name} must be a real scalar, got {x!r} of type {type(x).__name__}")
     value = as_value(x)
-    if value.aval.shape or not dtypes.is_integer(value.aval.dtype):
-        raise TypeError(f"{where}: {name} must be an integer scalar, got one of type {value.aval}")
+    if value.aval.shape or not (dtypes.is_integer(value.aval.dtype) or dtypes.is_float(value.aval.dtype)):
+        raise TypeError(f"{where}: {name} must be a real scalar, got one of type {value.aval}")
     return value
 
 

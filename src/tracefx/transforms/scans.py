@@ -40,7 +40,7 @@ def scan(
     `carry, y = f(carry, x)` for each slice `x` of `xs`; every carry has the structure and types of `init`. The result
     is the last carry, and the `y` stacked along a new first axis of the `length` of `xs` (which is given where `xs` is
     `None`). With `reverse` the steps run from the last slice to the first. `unroll` steps are put into one round of the
-    compiled loop, all of them if it is `True`.
+    compiled loop, all of them if it is `True`, one if it is 0.
 
     Differentiable in both modes; what a step leaves for the backward pass is kept for every step. With `checkpoint=k`
     it is kept for `k` steps at a time: the carry alone is kept where a piece of `k` steps begins, and the steps are
@@ -95,7 +95,8 @@ def steps(
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     """`f` of each slice of `xs` along its first axis, one after the other: the results, stacked.
 
-    With `batch_size`, that many slices at a time are done at once, as by `vmap`: more memory for less time.
+    With `batch_size`, that many slices at a time are done at once, as by `vmap`: more memory for less time. None and 0
+    are one slice at a time.
 
     >>> import numpy as np
     >>> map(lambda x: x * x, np.arange(3.0)).tolist()
@@ -103,11 +104,13 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     """
     require_callable("map", f)
     where = f"map of {name_of(f)}"
-    if batch_size is None:
+    if batch_size is not None and (isinstance(batch_size, float) or not hasattr(batch_size, "__index__")):
+        raise TypeError(f"{where}: batch_size must be an integer or None, got {batch_size!r}")
+    if not batch_size:
         _, ys = steps(f, _WITHOUT_CARRY, where, (), xs, None, False, 1)
         return cast(Y, ys)
     if batch_size < 1:
-        raise ValueError(f"{where}: batch_size must be a positive integer, got {batch_size!r}")
+        raise ValueError(f"{where}: batch_size must be a non-negative integer, got {batch_size!r}")
     arrays, tree = flatten_values(xs, f"{where}: xs")
     n = _length(where, arrays, xs, None)
     count = n // batch_size
@@ -187,9 +190,11 @@ def _length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> 
 def _unroll(where: str, unroll: int | bool, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
-    if unroll < 1:
-        raise ValueError(f"{where}: unroll must be a positive integer or a bool, got {unroll!r}")
-    return unroll
+    if not hasattr(unroll, "__index__"):
+        raise TypeError(f"{where}: unroll must be an integer or a bool, got {unroll!r}")
+    if unroll < 0:
+        raise ValueError(f"{where}: unroll must be a non-negative integer or a bool, got {unroll!r}")
+    return unroll.__index__() or 1
 
 
 def _pair(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from types import EllipsisType
+from typing import Self, final
 
 from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes, trees
-from tracefx.core.array import is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.meshes import PartitionSpec
+from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Sharding, as_sharding
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.ops.operation import static_shape
+from tracefx.ops.typed import Typed, typeof
 from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
 
 
@@ -41,6 +44,46 @@ class ShapeDtypeStruct:
     weak_type: bool = field(default=False, kw_only=True)
     sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
     """Where the array is to lie, of those that programs are compiled for."""
+
+    @classmethod
+    def like(cls, array: ArrayLike | Typed) -> Self:
+        """The shape, dtype and weak type of an array, a number, or anything with a shape and a dtype.
+
+        The sharding is that of an array that was put somewhere.
+
+        >>> ShapeDtypeStruct.like(2.0)
+        ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True)
+        """
+        aval = typeof(array, "ShapeDtypeStruct.like: array")
+        put = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
+        given = getattr(array, "sharding", None) if put else None
+        sharding = given if isinstance(given, Sharding) else None
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
+
+    def update(
+        self,
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: DTypeLike | None = None,
+        weak_type: bool | None = None,
+        sharding: Sharding | PartitionSpec | EllipsisType | None = ...,
+    ) -> Self:
+        """This type with some parts replaced; the sharding stays if none is given, and None takes it away.
+
+        >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+        ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
+        return type(self)(
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            weak_type=self.weak_type if weak_type is None else weak_type,
+            sharding=self.sharding if sharding is ... else sharding,
+        )
+
+    @property
+    def is_ref(self) -> bool:
+        """Whether it is the type of a mutable reference: never."""
+        return False
 
     @property
     def ndim(self) -> int:

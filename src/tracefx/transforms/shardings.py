@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from tracefx.core import trees
-from tracefx.core.array import Array
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.meshes import MESH, Mesh
+from tracefx.core.meshes import MESH, MESHES, Mesh
 from tracefx.core.sharded import ShardedArray
 from tracefx.core.shardings import Index, NamedSharding, Sharding, as_sharding, require_cut
 from tracefx.core.trees import PyTree
@@ -38,11 +38,8 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    token = MESH.set(mesh)
-    try:
+    with MESHES.setting(mesh):
         yield mesh
-    finally:
-        MESH.reset(token)
 
 
 def get_mesh() -> Mesh:
@@ -187,18 +184,42 @@ def _part(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index:
     return part
 
 
+@overload
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: object, global_shape: Sequence[int] | None = None
-) -> Array:
+    sharding: Sharding, local_data: ArrayLike, global_shape: Sequence[int] | None = None
+) -> Array: ...
+@overload
+def make_array_from_process_local_data(sharding: PyTree, local_data: PyTree, global_shape: PyTree = None) -> Any: ...
+def make_array_from_process_local_data(sharding: PyTree, local_data: PyTree, global_shape: PyTree = None) -> Any:
     """An array that lies as `sharding` says, of which this process gives what lies on its devices: `local_data`.
 
     Without a `global_shape` the array has the parts of all processes one after the other, along the axes along which
     they have different ones. Raises ValueError for data of another shape.
 
+    `local_data` may be a tree of arrays, and `sharding` and `global_shape` trees with a leaf for an array or for a
+    whole branch of it.
+
     >>> from tracefx import P, make_mesh
     >>> make_array_from_process_local_data(NamedSharding(make_mesh((1,), ("data",)), P("data")), np.ones(4, np.float32))
     Array([1., 1., 1., 1.], dtype=float32)
     """
+    what, of = "make_array_from_process_local_data", "local_data"
+    leaves, tree = trees.flatten(local_data)
+    shardings = trees.broadcast_prefix(sharding, tree, what=f"{what}: sharding", of=of)
+    shapes = trees.broadcast_prefix(
+        global_shape, tree, is_leaf=_is_shape, none_is_leaf=True, what=f"{what}: global_shape", of=of
+    )
+    return tree.unflatten(list(map(_from_local, shardings, leaves, shapes)))
+
+
+def _is_shape(x: object) -> bool:
+    return isinstance(x, tuple | list) and all(isinstance(n, int | np.integer) for n in x)
+
+
+def _from_local(sharding: object, local_data: object, global_shape: object) -> Array:
+    if not isinstance(sharding, Sharding):
+        raise TypeError(f"make_array_from_process_local_data takes a Sharding, got {sharding!r}")
+    assert global_shape is None or isinstance(global_shape, tuple | list)
     local = np.asarray(as_array(as_value(local_data, "local_data")))  # type: ignore[arg-type]  # checked there
     tiling = sharding.tiling(local.ndim)
     mine = [place for d, place in zip(tiling.devices, tiling.places, strict=True) if d in sharding.addressable_devices]
@@ -208,7 +229,7 @@ def make_array_from_process_local_data(
     shape = tuple(
         [n * count // own for n, count, own in zip(local.shape, tiling.counts, counts, strict=True)]
         if global_shape is None
-        else global_shape
+        else tuple(global_shape)
     )
     tile = sharding.shard_shape(shape)
     wanted = tuple([n * own for n, own in zip(tile, counts, strict=True)])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
 
 from attrs import field, frozen
 from typing_extensions import ParamSpec
 
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, LoweredProgram, Program
+from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.settings import cache_at
-from tracefx.core.shardings import Wishes
+from tracefx.core.shardings import Sharding, Wishes
 from tracefx.core.traffic import Collective
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
@@ -22,17 +24,69 @@ from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
-CompilerOptions = Mapping[str, str | int | float | bool]
+CompilerOptions: TypeAlias = Mapping[str, str | int | float | bool]
+PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
+
+
+@final
+@frozen
+class ArgInfo:
+    """The type of an argument, and whether it is donated."""
+
+    _aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> Shape:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._aval.dtype
+
+
+class CallInfo:
+    """What all stages of a call know of its arguments and outputs."""
+
+    trace: Trace
+    in_tree: TreeDef
+    donated: tuple[int, ...]
+
+    @property
+    def in_avals(self) -> PyTree:
+        """The types of the arguments: those by position, and those by name."""
+        return self.in_tree.unflatten(self._input_avals)
+
+    @property
+    def args_info(self) -> PyTree:
+        """For each argument its type, and whether it is donated, in the structure of `in_avals`."""
+        donated = self.donate_argnums
+        return self.in_tree.unflatten([ArgInfo(a, i in donated) for i, a in enumerate(self._input_avals)])
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Which leaves of the arguments are donated."""
+        return tuple([i - len(self.trace.consts) for i in self.donated])
+
+    @property
+    def out_tree(self) -> TreeDef:
+        """The structure of the output."""
+        return self.trace.out_tree
+
+    @property
+    def _input_avals(self) -> tuple[ShapedArray, ...]:
+        return self.trace.jaxpr.in_avals[len(self.trace.consts) :]
 
 
 @final
 @frozen(eq=False)
-class CompiledCall(Generic[P, R]):
+class CompiledCall(CallInfo, Generic[P, R]):
     """A function compiled for one kind of arguments; arguments of any other kind are a `TypeError`."""
 
     program: Program
     trace: Trace
     in_tree: TreeDef
+    donated: tuple[int, ...]
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -59,6 +113,11 @@ class CompiledCall(Generic[P, R]):
         return self.program.memory_analysis()
 
     @property
+    def out_info(self) -> PyTree:
+        """The outputs' types and shardings, in their structure."""
+        return _out_info(self.trace, self.program.output_shardings)
+
+    @property
     def input_shardings(self) -> PyTree:
         """How the arguments have to lie: those by position, and those by name."""
         return self.in_tree.unflatten(self.program.input_shardings[len(self.trace.consts) :])
@@ -80,23 +139,36 @@ class CompiledCall(Generic[P, R]):
 
 @final
 @frozen(eq=False)
-class LoweredCall(Generic[P, R]):
+class LoweredCall(CallInfo, Generic[P, R]):
     """A function lowered to StableHLO for one kind of arguments."""
 
     program: LoweredProgram
     trace: Trace
     in_tree: TreeDef
+    donated: tuple[int, ...]
     wishes: Wishes | None
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace, self.wishes)
+        return _out_info(self.trace, None if self.wishes is None else self.wishes.outputs)
 
-    def as_text(self, *, debug_info: bool = False) -> str:
-        """The StableHLO module, with the line and the `named_scope`s of each operation if asked for."""
-        return self.program.text(debug_info)
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The StableHLO module, with the line and the `named_scope`s of each operation if asked for.
+
+        With the dialect `"hlo"` it is the HLO module that it is converted to, before optimization; ValueError for a
+        dialect that is none of the two.
+        """
+        return self.program.hlo_text() if _dialect(dialect) == "hlo" else self.program.text(debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> object:
+        """The module as an object of jaxlib: MLIR's for `"stablehlo"`, XLA's for `"hlo"`."""
+        return self.program.module(_dialect(dialect))
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        """XLA's estimates for one call, before optimization."""
+        return self.program.cost_analysis()
 
     def compile(
         self, compiler_options: CompilerOptions | None = None, *, cache: str | os.PathLike[str] | None = None
@@ -108,12 +180,12 @@ class LoweredCall(Generic[P, R]):
         """
         folder = None if cache is None else cache_at(cache)
         program = self.program.compile(compiler_options or {}, folder)
-        return CompiledCall(program, self.trace, self.in_tree, self.flatten)
+        return CompiledCall(program, self.trace, self.in_tree, self.donated, self.flatten)
 
 
 @final
 @frozen(eq=False)
-class TracedCall(Generic[P, R]):
+class TracedCall(CallInfo, Generic[P, R]):
     """A function traced for one kind of arguments; `in_tree` is the structure of those that are traced."""
 
     trace: Trace
@@ -131,15 +203,52 @@ class TracedCall(Generic[P, R]):
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace, self.wishes)
+        return _out_info(self.trace, None if self.wishes is None else self.wishes.outputs)
 
-    def lower(self) -> LoweredCall[P, R]:
-        program = BACKEND.value.lower(self.trace.jaxpr, self.trace.name, self.donated, self.keep_unused, self.wishes)
-        return LoweredCall(program, self.trace, self.in_tree, self.wishes, self.flatten)
+    @property
+    def out_avals(self) -> PyTree:
+        """The outputs' abstract values, in their structure."""
+        return self.trace.out_tree.unflatten(self.trace.jaxpr.out_avals)
+
+    @property
+    def fun_name(self) -> str:
+        """The name of the function."""
+        return self.trace.name
+
+    def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> LoweredCall[P, R]:
+        """Lower to StableHLO.
+
+        `lowering_platforms` are platforms to lower for, such as `("cuda",)`, in place of the one that runs programs
+        here; what was lowered for others can be read, not compiled. ValueError for an unknown one.
+        """
+        backend, jaxpr, name = BACKEND.value, self.trace.jaxpr, self.trace.name
+        program: LoweredProgram
+        if lowering_platforms is None or tuple(lowering_platforms) in ((), (backend.platform,)):
+            program = backend.lower(jaxpr, name, self.donated, self.keep_unused, self.wishes)
+        else:
+            platforms = require_platforms(lowering_platforms, "lower: lowering_platforms")
+            program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.wishes)
+        return LoweredCall(program, self.trace, self.in_tree, self.donated, self.wishes, self.flatten)
 
 
-def _out_info(trace: Trace, wishes: Wishes | None) -> PyTree:
-    said = [None] * len(trace.jaxpr.outs) if wishes is None else wishes.outputs
+def require_platforms(given: Sequence[str], what: str) -> tuple[str, ...]:
+    """The platforms; ValueError, in the name of `what`, unless they are some of those that can be lowered for."""
+    names = () if isinstance(given, str) else tuple(given)
+    if not names or any(name not in PLATFORMS for name in names) or len(set(names)) != len(names):
+        raise ValueError(
+            f"{what} must be None or a sequence of some of {', '.join(PLATFORMS)}, each once, got {given!r}"
+        )
+    return names
+
+
+def _dialect(dialect: str | None) -> str:
+    if dialect not in (None, "stablehlo", "hlo"):
+        raise ValueError(f"unknown dialect: dialect must be 'stablehlo' or 'hlo', got {dialect!r}")
+    return dialect or "stablehlo"
+
+
+def _out_info(trace: Trace, shardings: Sequence[Sharding | None] | None) -> PyTree:
+    said = [None] * len(trace.jaxpr.outs) if shardings is None else shardings
     structs = [
         ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding)
         for a, sharding in zip(trace.jaxpr.out_avals, said, strict=True)

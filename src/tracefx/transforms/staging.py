@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, final, overload
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar, TypeAlias, TypeVar, final, overload
 
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
+from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from tracefx.core.source import named_scope
 from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
+from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
 from tracefx.transforms.pipelines import Function, No, Preserving, Transform, TransformOf, Yes
 from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
@@ -22,26 +24,42 @@ from tracefx.transforms.transformed import made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AxisEnv: TypeAlias = Sequence[tuple[Hashable, int]]
 
 
 @overload
 def make_jaxpr(
-    fun: Callable[P, object], static_argnums: int | Sequence[int] = (), return_shape: No = False
+    fun: Callable[P, object],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: AxisEnv | None = None,
+    return_shape: No = False,
 ) -> Function[P, ClosedJaxpr]: ...
 @overload
 def make_jaxpr(
-    fun: Callable[P, Array], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
+    fun: Callable[P, Array],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: AxisEnv | None = None,
+    *,
+    return_shape: Yes,
 ) -> Function[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
 @overload
 def make_jaxpr(
-    fun: Callable[P, object], static_argnums: int | Sequence[int] = (), *, return_shape: Yes
+    fun: Callable[P, object],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: AxisEnv | None = None,
+    *,
+    return_shape: Yes,
 ) -> Function[P, tuple[ClosedJaxpr, Any]]: ...
 def make_jaxpr(
-    fun: Callable[..., object], static_argnums: int | Sequence[int] = (), return_shape: bool = False
+    fun: Callable[..., object],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: AxisEnv | None = None,
+    return_shape: bool = False,
 ) -> Callable[..., Any]:
     """A function that gives the program of `fun` for its arguments, which may be arrays or only types.
 
-    With `return_shape` the second result is the tree of the outputs' types.
+    With `return_shape` the second result is the tree of the outputs' types. `axis_env` binds named axes for
+    collectives: pairs of a name and a size.
 
     >>> import tracefx.numpy as fnp
     >>> print(make_jaxpr(lambda x: fnp.sin(x))(ShapeDtypeStruct((3,), "float32")))
@@ -50,7 +68,7 @@ def make_jaxpr(
     require_callable("make_jaxpr", fun)
     check_argnums(static_argnums, "make_jaxpr", "static_argnums")
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    return MakeJaxpr(numbers, return_shape)(fun)
+    return MakeJaxpr(numbers, return_shape, tuple([(name, size) for name, size in axis_env or ()]))(fun)
 
 
 @final
@@ -61,6 +79,7 @@ class MakeJaxpr(Transform):
     title: ClassVar[str] = "make_jaxpr"
     static_argnums: tuple[int, ...] = ()
     return_shape: bool = False
+    axis_env: tuple[tuple[Hashable, int], ...] = ()
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +87,11 @@ class MakeJaxpr(Transform):
 
         @made_by(self, fun)
         def traced(*args: Any, **kwargs: Any) -> Any:
-            made = _traced("make_jaxpr", fun, static, args, kwargs)
+            if self.axis_env:
+                with handling(NamedAxes(current(), dict(self.axis_env))):
+                    made = _traced("make_jaxpr", fun, static, args, kwargs)
+            else:
+                made = _traced("make_jaxpr", fun, static, args, kwargs)
             closed = made.closed()
             return (closed, _out_shapes(made)) if self.return_shape else closed
 

@@ -100,16 +100,48 @@ class Job:
         return Compiled.of(executable, self.plan, self.elsewhere)
 
 
-@final
-@frozen(eq=False)
-class LoweredModule:
-    """A module ready to be compiled."""
+class Readable:
+    """A lowered module as text and as objects of the bindings."""
 
-    job: Job
+    __slots__ = ()
     lowered: Lowered
 
     def text(self, debug_info: bool = False) -> str:
         return runtime.module_text(self.lowered.module, locations=debug_info)
+
+    def hlo_text(self) -> str:
+        return runtime.hlo_computation(self.lowered.module).as_hlo_text()
+
+    def module(self, dialect: str) -> object:
+        return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        computation = runtime.hlo_computation(self.lowered.module)
+        return runtime.hlo_cost_analysis(runtime.client(), computation.as_hlo_module())
+
+
+@final
+@frozen(eq=False)
+class LoweredElsewhere(Readable):
+    """A module for other platforms, or for several."""
+
+    lowered: Lowered
+    platforms: tuple[str, ...]
+
+    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
+        raise ValueError(
+            f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
+            "platforms, or lower it without lowering_platforms"
+        )
+
+
+@final
+@frozen(eq=False)
+class LoweredModule(Readable):
+    """A module ready to be compiled."""
+
+    job: Job
+    lowered: Lowered
 
     def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
         return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
@@ -124,6 +156,8 @@ class Compiled:
     inputs: int
     kept: tuple[int, ...]
     donated: frozenset[int]
+    aliased: frozenset[int]
+    """The donated inputs whose memory a result takes; XLA decides what else it uses."""
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
     elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
@@ -141,7 +175,9 @@ class Compiled:
         elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
     ) -> Self:
         results = tuple(map(shared, planned.results))
-        return cls(executable, planned.inputs, planned.kept, planned.donated, results, planned.outputs, elsewhere)
+        donated = planned.donated.intersection(planned.kept)
+        aliased = frozenset([planned.kept[i] for i in planned.aliases]) if donated else donated
+        return cls(executable, planned.inputs, planned.kept, donated, aliased, results, planned.outputs, elsewhere)
 
     @takes_all.default
     def _are_inputs_parameters(self) -> bool:
@@ -184,15 +220,26 @@ class Compiled:
                 buffers = self._buffers(given)
                 break
         arrays = self._run(buffers)
+        if self.donated:
+            self._delete_donated(args, buffers)
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
     def _given(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
-        """The inputs that the executable takes; donated ones are gone from now on."""
+        """The inputs that the executable takes."""
         for place in self.donated:
             x = args[place]
             if isinstance(x, ConcreteArray):
-                x.donate()
+                x.drop_view()
         return [args[place] for place in self.kept]
+
+    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """Deletes the arrays whose memory the execution took, wherever they were made."""
+        for i, place in enumerate(self.kept):
+            if place in self.donated:
+                x = args[place]
+                given = place in self.aliased or runtime.is_deleted(cast(runtime.Buffer, buffers[i]))
+                if given and isinstance(x, ConcreteArray):
+                    x.delete()
 
     def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
         inputs: list[object] = [
@@ -243,9 +290,8 @@ class Compiled:
     def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""
         if isinstance(x, ConcreteArray):
-            if self.kept[i] in self.donated:
-                return x.numpy()  # a copy of it is given away: the numbers may be the caller's
-            made = runtime.put(x.numpy(), self.executable.device)
+            # The memory of a donated array is copied, as NumPy arrays of the caller may view it.
+            made = runtime.put(x.numpy(), self.executable.device, copy=self.kept[i] in self.donated)
             x.adopt(made)
             return made
         if isinstance(x, Literal):
@@ -274,14 +320,11 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 @final
 @frozen(eq=False)
-class LoweredSpread:
+class LoweredSpread(Readable):
     """A module for several devices, ready to be compiled."""
 
     job: SpreadJob
     lowered: Lowered
-
-    def text(self, debug_info: bool = False) -> str:
-        return runtime.module_text(self.lowered.module, locations=debug_info)
 
     def compile(
         self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
@@ -332,6 +375,13 @@ class XlaBackend:
             return LoweredSpread(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
+
+    def lower_for(
+        self, jaxpr: Jaxpr, name: str, platforms: tuple[str, ...], keep_unused: bool, wishes: Wishes | None = None
+    ) -> LoweredElsewhere:
+        spread = wishes is not None or bool(meshes_of(jaxpr))
+        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
+        return LoweredElsewhere(lower_for(plan(jaxpr, (), keep_unused), name, platforms, placing), platforms)
 
     def compiled(
         self,

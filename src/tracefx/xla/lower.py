@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar, cast, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import prune
@@ -56,6 +57,19 @@ class Plan:
     kept: tuple[int, ...]
     donated: frozenset[int]
     outputs: tuple[Output, ...]
+    aliases: Mapping[int, int] = field(init=False, repr=False)
+    """The donated parameters that alias a result of the same shape and dtype, and which result it is."""
+
+    @aliases.default
+    def _find_aliases(self) -> Mapping[int, int]:
+        free: dict[tuple[Shape, DType], list[int]] = {}
+        for k, aval in enumerate(self.computed.out_avals if self.donated else ()):
+            free.setdefault((aval.shape, aval.dtype), []).append(k)
+        found: dict[int, int] = {}
+        for i, (place, aval) in enumerate(zip(self.kept, self.computed.in_avals, strict=True)):
+            if place in self.donated and (fits := free.get((aval.shape, aval.dtype))):
+                found[i] = fits.pop(0)
+        return MappingProxyType(found)
 
     @property
     def results(self) -> tuple[ShapedArray, ...]:
@@ -72,9 +86,11 @@ def plan(
 ) -> Plan:
     """Plan for a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out.
 
-    Outputs at `moved` are the executable's even if they are inputs.
+    Outputs at `moved` are the executable's even if they are inputs, and so are outputs that are donated inputs, whose
+    array is deleted after the call.
     """
     assert not jaxpr.constvars
+    given = frozenset([i for i in donated if jaxpr.invars[i].aval.dtype != float0])
     places = {v.index: i for i, v in enumerate(jaxpr.invars)}
     computed: list[Var] = []
     order: dict[int, int] = {}
@@ -82,7 +98,7 @@ def plan(
     for i, a in enumerate(jaxpr.outs):
         if isinstance(a, Literal):
             outputs.append(a)
-        elif i in moved:
+        elif i in moved or places.get(a.index) in given:
             outputs.append(Result(len(computed)))
             computed.append(a)
         elif a.index in places:
@@ -98,14 +114,13 @@ def plan(
         used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
         pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
     kept = tuple([i for i, u in enumerate(used) if u])
-    return Plan(pruned, len(jaxpr.invars), kept, frozenset(donated), tuple(outputs))
+    return Plan(pruned, len(jaxpr.invars), kept, given, tuple(outputs))
 
 
 def lower(plan: Plan, name: str) -> Lowered:
     """The module that computes what is planned."""
-    places = [place for place, i in enumerate(plan.kept) if i in plan.donated]
     emitter = Emitter(_new_module(name), runtime.lowered_for(runtime.devices()[0]))
-    emitter.function("main", plan.computed, _donations(plan.computed, places))
+    emitter.function("main", plan.computed, _donations(plan))
     return emitter.lowered()
 
 
@@ -171,16 +186,13 @@ def _new_module(name: str) -> runtime.Module:
     return runtime.new_module("jit_" + symbol_of(name))
 
 
-def _donations(jaxpr: Jaxpr, donated: Sequence[int]) -> list[dict[str, runtime.Attribute]]:
-    """Attributes of the arguments: a donated one gives its memory to an output of its type, or to XLA at large."""
-    free = dict(enumerate(jaxpr.out_avals))
-    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in jaxpr.invars]
-    for i in donated:
-        aval = jaxpr.in_avals[i]
-        fits = [k for k, a in free.items() if (a.shape, a.dtype) == (aval.shape, aval.dtype)]
-        if fits:
-            del free[fits[0]]
-            attributes[i]["tf.aliasing_output"] = runtime.integer_attr(fits[0], 32)
-        else:
+def _donations(plan: Plan) -> list[dict[str, runtime.Attribute]]:
+    """Attributes of the parameters: a donated one aliases a result, or else may be used for any result or temporary."""
+    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in plan.kept]
+    aliases = plan.aliases
+    for i, place in enumerate(plan.kept):
+        if i in aliases:
+            attributes[i]["tf.aliasing_output"] = runtime.integer_attr(aliases[i], 32)
+        elif place in plan.donated:
             attributes[i]["jax.buffer_donor"] = runtime.bool_attr(True)
     return attributes

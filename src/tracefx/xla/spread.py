@@ -206,10 +206,8 @@ class SpreadProgram:
         if self.plan.donated:
             self._require_one_use(args, buffers)
         outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
-        for i in self.plan.donated:
-            x = args[i]
-            if isinstance(x, ConcreteArray):
-                x.donate()
+        if self.plan.donated:
+            self._delete_donated(args, buffers)
         if self._direct:
             return list(map(ShardedArray, self.results, outs, self._given))
         for k, tiling in self._turned:
@@ -217,15 +215,28 @@ class SpreadProgram:
         arrays = list(map(ShardedArray, self.results, outs, self._given))
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
+    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """Deletes the arrays whose memory the execution took, or would have taken if nothing else viewed it."""
+        aliases = self.plan.aliases
+        for k, (i, buffer) in enumerate(zip(self.plan.kept, buffers, strict=True)):
+            x = args[i]
+            given = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
+            if given and isinstance(x, ConcreteArray):
+                x.delete()
+
     def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
-        """An array that is given away can't be another argument, too: XLA would end the process."""
-        for place in self.plan.donated:
-            x = args[place]
-            if isinstance(x, ConcreteArray) and sum([buffer is x.buffer for buffer in buffers]) > 1:
-                raise ValueError(
-                    f"{self.executable.name}: the donated input {place}, {x.aval}, is another input as well, which "
-                    "would have no memory any more: pass a copy of it, or don't donate it"
-                )
+        """A donated array can't be another argument, too: XLA would end the process."""
+        for objects in (buffers, [args[i] for i in self.plan.kept]):
+            uses: dict[int, list[int]] = {}
+            for k, x in enumerate(objects):
+                uses.setdefault(id(x), []).append(k)
+            for first, *more in uses.values():
+                x = args[self.plan.kept[first]]
+                if more and isinstance(x, ConcreteArray) and self._donates((first, *more)):
+                    raise runtime.donation_error(self.executable.name, first, more[0], x.aval)
+
+    def _donates(self, parameters: Sequence[int]) -> bool:
+        return any(self.plan.kept[k] in self.plan.donated for k in parameters)
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._takes[k]

@@ -40,8 +40,8 @@ def checkify(fun: Callable[P, R], errors: Kinds = user_checks) -> Callable[P, tu
     gives NaN (`nan_checks`), divisions by zero (`div_checks`), indices out of bounds (`index_checks`), and these
     together by `|`, or as `float_checks`, `automatic_checks` and `all_checks`. The first that went wrong is told.
 
-    An index is out of bounds whatever the operation's `mode` makes of it, a divisor zero in any dtype. Checks that
-    nobody asks for here are left to a `checkify` around.
+    An index is out of bounds whatever the operation's `mode` makes of it, a divisor zero in any dtype. A `check` in
+    `fun` is left out where `errors` has no `user_checks`.
 
     Under `vmap` there is an error for each element of the batch; in a function that is batched inside, the first
     element is told of which has one. Derivatives are those of `fun`: `grad(checkify(fun), has_aux=True)` needs the

@@ -81,9 +81,9 @@ class Checkify(Interpreter[Never, Error]):
 
 
 def _check(handler: Checkify, op: Check, *operands: Value) -> Sequence[Value]:
-    """Those that nobody asked for here are for the handlers below."""
+    """A user's check that is not among `errors` is dropped, as in JAX; other kinds go to the handlers below."""
     error = op.error(operands)
-    handed_on = error.of_kinds(frozenset(ErrorKind) - handler.kinds)
+    handed_on = error.of_kinds(frozenset(ErrorKind) - handler.kinds - {ErrorKind.USER})
     if handed_on.sites:
         raise_if_failed(handed_on, op.debug)
     ours = error.of_kinds(handler.kinds)

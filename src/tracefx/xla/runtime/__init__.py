@@ -38,6 +38,9 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     InvalidModuleError,
     LoadError,
+    donation_error,
+    hlo_computation,
+    hlo_cost_analysis,
 )
 from tracefx.xla.runtime.blocks import add_parameter, erase_from, hand_bodies, mark, same_block, unwrapped
 from tracefx.xla.runtime.buffers import (
@@ -153,6 +156,9 @@ __all__ = [
     "device_of",
     "to_dlpack",
     "dlpack_device",
+    "donation_error",
+    "hlo_computation",
+    "hlo_cost_analysis",
     "from_dlpack",
     "view_dlpack",
     "SupportsDLPack",

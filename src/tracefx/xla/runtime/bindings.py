@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
@@ -39,8 +39,12 @@ class ExecutionError(RuntimeError):
     """A compiled program could not be run, or failed while it ran: which one, and in XLA's own words why."""
 
 
-class DeletedBufferError(ExecutionError):
-    """A buffer was read after it was deleted, or donated to a program."""
+class DeletedBufferError(ExecutionError, ValueError):
+    """A buffer was read after it was deleted, or donated to a program. JAX raises ValueError for some uses."""
+
+
+class DonationError(ExecutionError, ValueError):
+    """A program was called with a donated array that is another of its arguments as well."""
 
 
 class InvalidModuleError(ValueError):
@@ -250,7 +254,22 @@ register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _j
 topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
 read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
+hlo_cost_analysis: Final[Callable[[object, object], Mapping[str, float]]] = _jax.hlo_module_cost_analysis
 new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
+
+
+class Computation(Protocol):
+    """A program in HLO, as XLA's bindings hold it."""
+
+    def as_hlo_text(self) -> str: ...
+    def as_hlo_module(self) -> object: ...
+
+
+def hlo_computation(module: ir.Module) -> Computation:
+    """A StableHLO module converted to HLO, before XLA's optimizations."""
+    text = module.operation.get_asm(enable_debug_info=True)
+    convert = _jax.mlir.mlir_module_to_xla_computation
+    return cast(Computation, convert(text, use_tuple_args=False, return_tuple=False))
 
 
 def result_handler(spec: ArraySpec, sharding: Placement | SpreadSharding) -> _ResultHandler:
@@ -483,7 +502,18 @@ def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> E
                 f"the compiled {name} was given an array, {buffer.aval!r} at place {i}, that was deleted or donated to "
                 "a program: keep a copy before that"
             )
+    seen: dict[int, int] = {}
+    for i, buffer in enumerate(buffers):
+        if "donate" in str(error) and seen.setdefault(id(buffer), i) != i:
+            return donation_error(name, seen[id(buffer)], i, buffer.aval)
     return ExecutionError(f"the compiled {name} failed: {error}")
+
+
+def donation_error(name: str, first: int, second: int, aval: object) -> DonationError:
+    return DonationError(
+        f"the compiled {name} was given one array, {aval!r}, as parameters {first} and {second}, one of which is "
+        "donated, so that the other would have no memory any more: pass a copy of the array, or do not donate it"
+    )
 
 
 @final

@@ -56,7 +56,7 @@ _cut_along_batches: Final[Callable[[str], None]] = import_jaxlib(
 
 @frozen
 class MemoryAnalysis:
-    """Bytes of memory that one execution uses, as XLA planned it."""
+    """Bytes of memory that one execution uses, as XLA planned it. JAX's names of the fields work as well."""
 
     argument_bytes: int
     output_bytes: int
@@ -64,6 +64,30 @@ class MemoryAnalysis:
     alias_bytes: int
     generated_code_bytes: int
     peak_bytes: int
+
+    @property
+    def argument_size_in_bytes(self) -> int:
+        return self.argument_bytes
+
+    @property
+    def output_size_in_bytes(self) -> int:
+        return self.output_bytes
+
+    @property
+    def temp_size_in_bytes(self) -> int:
+        return self.temp_bytes
+
+    @property
+    def alias_size_in_bytes(self) -> int:
+        return self.alias_bytes
+
+    @property
+    def generated_code_size_in_bytes(self) -> int:
+        return self.generated_code_bytes
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        return self.peak_bytes
 
     @classmethod
     def of(cls, loaded: Loaded) -> Self:

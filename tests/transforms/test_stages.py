@@ -1,0 +1,144 @@
+"""What traced, lowered and compiled calls say of themselves, as JAX's do."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.transforms.oracle import agree
+
+
+def _stages(F: Any, N: Any) -> dict[str, Any]:
+    def f(x: Any, y: Any, *, k: Any = 1.0) -> Any:
+        return {"o": N.sin(x) @ y + k, "p": x}
+
+    traced = F.jit(f, donate_argnums=0).trace(N.ones((2, 3)), N.ones(3), k=2.0)
+    lowered = traced.lower()
+    return {"traced": traced, "lowered": lowered, "compiled": lowered.compile()}
+
+
+@pytest.mark.parametrize("stage", ["traced", "lowered", "compiled"])
+def test_arguments_and_outputs(stage: str) -> None:
+    def told(F: Any, N: Any) -> Any:
+        call = _stages(F, N)[stage]
+        infos = [(i.shape, str(i.dtype), i.donated) for i in F.tree.leaves(call.args_info)]
+        avals = [(a.shape, str(a.dtype), a.weak_type) for a in F.tree.leaves(call.in_avals)]
+        outs = [(o.shape, str(o.dtype)) for o in F.tree.leaves(call.out_info)]
+        structures = [str(F.tree.structure(t)) for t in (call.args_info, call.in_avals, call.out_info)]
+        return infos, avals, outs, structures, str(call.in_tree), str(call.out_tree), call.donate_argnums
+
+    assert told(fx, fnp) == told(jax, jnp)
+
+
+def test_traced_calls_have_a_name_and_the_types_of_outputs() -> None:
+    def told(F: Any, N: Any) -> Any:
+        traced = _stages(F, N)["traced"]
+        return traced.fun_name, [(a.shape, str(a.dtype)) for a in F.tree.leaves(traced.out_avals)]
+
+    assert told(fx, fnp) == told(jax, jnp)
+
+
+def test_compiled_calls_say_where_outputs_are() -> None:
+    assert [o.sharding.device_set for o in fx.tree.leaves(_stages(fx, fnp)["compiled"].out_info)] == [
+        {fx.devices()[0]}
+    ] * 2
+
+
+@pytest.mark.parametrize("dialect", [None, "stablehlo", "hlo"])
+def test_dialects(dialect: str | None) -> None:
+    ours, jaxs = _stages(fx, fnp)["lowered"], _stages(jax, jnp)["lowered"]
+    for lowered in (ours, jaxs):
+        text = lowered.as_text(dialect)
+        assert ("HloModule" if dialect == "hlo" else "stablehlo.sine") in text
+        assert lowered.as_text(dialect=dialect, debug_info=False) == text
+    assert type(ours.compiler_ir(dialect)) is type(jaxs.compiler_ir(dialect))
+    assert type(ours.compiler_ir(dialect=dialect)) is type(jaxs.compiler_ir(dialect=dialect))
+
+
+@pytest.mark.parametrize("method", ["as_text", "compiler_ir"])
+def test_unknown_dialects(method: str) -> None:
+    for F, N in ((fx, fnp), (jax, jnp)):
+        with pytest.raises(ValueError, match="unknown dialect"):
+            getattr(_stages(F, N)["lowered"], method)(dialect="mhlo")
+
+
+def test_costs_and_memory() -> None:
+    ours, jaxs = _stages(fx, fnp), _stages(jax, jnp)
+    for stage in ("lowered", "compiled"):
+        found, wanted = ours[stage].cost_analysis(), jaxs[stage].cost_analysis()
+        assert found["flops"] == wanted["flops"]
+        assert type(found) is type(wanted) is dict
+    for name in ("argument", "output", "alias", "generated_code"):
+        attribute = f"{name}_size_in_bytes"
+        assert getattr(ours["compiled"].memory_analysis(), attribute) == getattr(
+            jaxs["compiled"].memory_analysis(), attribute
+        )
+    memory = ours["compiled"].memory_analysis()
+    assert memory.temp_size_in_bytes == memory.temp_bytes
+    assert memory.peak_memory_in_bytes == memory.peak_bytes
+
+
+@pytest.mark.parametrize("platforms", [("cpu",), ("cuda",), ("tpu",), ("cpu", "cuda"), ()], ids=str)
+def test_lowering_for_other_platforms(platforms: tuple[str, ...]) -> None:
+    texts = []
+    for F, N in ((fx, fnp), (jax, jnp)):
+        traced = F.jit(lambda x, N=N: N.linalg.cholesky(x)).trace(N.eye(2))
+        lowered = traced.lower(lowering_platforms=platforms)
+        texts.append(lowered.as_text())
+        if platforms in ((), ("cpu",)):
+            assert lowered.compile()(N.eye(2)).tolist() == [[1, 0], [0, 1]]
+    for target in ("lapack_spotrf_ffi", "cusolver_potrf_ffi"):
+        assert len({target in text for text in texts}) == 1
+
+
+def test_what_was_lowered_for_others_is_not_compiled_here() -> None:
+    traced = fx.jit(lambda x: x + 1).trace(1.0)
+    with pytest.raises(ValueError, match="lowered for cuda can't be compiled here"):
+        traced.lower(lowering_platforms=("cuda",)).compile()
+    with pytest.raises(ValueError, match="lowering_platforms must be None or a sequence of some of cpu"):
+        traced.lower(lowering_platforms=("abacus",))
+
+
+OPTIONS: Final[list[Any]] = [{"xla_cpu_enable_fast_math": True}, {"xla_embed_ir_in_executable": True}, {}, None]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_compiler_options(options: Any) -> None:
+    agree(lambda F, N: F.jit(lambda x: x + 1, compiler_options=options)(1.0))
+    agree(lambda F, N: F.jit(F.vmap(lambda x: x + 1), compiler_options=options)(N.arange(2.0)))
+    for F in (fx, jax):
+        nested = F.jit(lambda x, F=F: F.jit(lambda x: x + 1, compiler_options=options)(x))
+        if options:
+            with pytest.raises(ValueError, match="compiler_options"):
+                nested(1.0)
+        else:
+            assert nested(1.0) == 2
+
+
+def test_unknown_compiler_options() -> None:
+    for F in (fx, jax):
+        with pytest.raises(RuntimeError, match="No such compile option: 'abacus'"):
+            F.jit(lambda x: x + 1, compiler_options={"abacus": 1})(1.0)
+
+
+def test_make_jaxpr_binds_named_axes() -> None:
+    made = fx.make_jaxpr(lambda x: fx.lax.psum(x, ("i", "j")), axis_env=[("i", 4), ("j", 2)])(fnp.ones(2))
+    assert [e.prim.name for e in made.eqns] == ["psum"]
+    with pytest.raises(NameError, match="unbound axis name 'i'"):
+        fx.make_jaxpr(lambda x: fx.lax.psum(x, "i"))(1.0)
+
+    def shapes(F: Any, N: Any) -> Any:
+        closed, out = F.make_jaxpr(
+            lambda x: (F.lax.all_gather(x, "i"), F.lax.axis_index("i"), x * F.lax.axis_size("i")),
+            axis_env=[("i", 4)],
+            return_shape=True,
+        )(np.ones(2, np.float32))
+        return [a.shape for a in closed.out_avals], [(o.shape, str(o.dtype)) for o in out]
+
+    assert shapes(fx, fnp) == shapes(jax, jnp)
