@@ -8,6 +8,7 @@ values. `make laws` compiles everything so.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def as_for_users() -> Iterator[None]:
     """Programs, ours and JAX's, are compiled as they are for users, those of single operations anew."""
     ours = importlib.import_module("tracefx.xla.runtime.executables")
     theirs = importlib.import_module("jax._src.compiler")
-    of_operations = importlib.import_module("tracefx.ops.operation")._program
+    operations = importlib.import_module("tracefx.ops.operation")
     our_options, their_options = ours._compile_options, theirs.get_compile_options
 
     def options(device: Any, overrides: Any) -> Any:
@@ -57,9 +58,9 @@ def as_for_users() -> Iterator[None]:
         patch.setattr(ours, "_compile_options", options)
         patch.setattr(theirs, "get_compile_options", get_compile_options)
         patch.setattr(BACKEND, "value", type(BACKEND.value)())
-        of_operations.cache_clear()
+        # Programs of single operations keep their executables: afterwards those compiled plainly are there again.
+        patch.setattr(operations, "_program", functools.lru_cache(maxsize=4096)(operations._program.__wrapped__))
         yield
-    of_operations.cache_clear()
 
 
 @pytest.fixture(scope="module")
