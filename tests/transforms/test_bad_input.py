@@ -183,6 +183,7 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.linear_transpose(lambda x: f(x.astype("float32")), I),
         TypeError,
         r"linear_transpose takes functions of .*: this one takes \(i32\[3\]\) and gives \(f32\[",
+        after=True,
     ),
     "linear_transpose: an object": Bad(
         lambda f: fx.linear_transpose(f, NO_ARRAY), TypeError, r"linear_transpose: primals\[0\] must be an array"
