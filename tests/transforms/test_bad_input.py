@@ -180,9 +180,10 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.linearize(f, X)[1](X, X), TypeError, "the linear map: tangents does not have", after=True
     ),
     "linear_transpose: ints": Bad(
-        lambda f: fx.linear_transpose(f, I),
+        lambda f: fx.linear_transpose(lambda x: f(x.astype("float32")), I),
         TypeError,
-        r"linear_transpose: primals must be floats or complex numbers, got i32\[3\]",
+        r"linear_transpose takes functions of .*: this one takes \(i32\[3\]\) and gives \(f32\[",
+        after=True,
     ),
     "linear_transpose: an object": Bad(
         lambda f: fx.linear_transpose(f, NO_ARRAY), TypeError, r"linear_transpose: primals\[0\] must be an array"
