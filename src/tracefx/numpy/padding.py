@@ -86,11 +86,11 @@ def pad(
         return _by_function(array, pad_width, mode, kwargs | given)
     if kwargs:
         raise ValueError(f"pad: {', '.join(kwargs)} means nothing for mode {mode!r}")
-    return _padded(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
+    return padded_by_mode(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
 
 
 @by_numpy()
-def _padded(
+def padded_by_mode(
     array: ArrayLike,
     pad_width: PadWidth,
     mode: str,
