@@ -75,6 +75,8 @@ def pad(
     >>> pad(np.arange(3), (2, 1), "reflect").tolist()
     [2, 1, 0, 1, 2, 1]
     """
+    if type(mode) is str and constant_values is stat_length is end_values is reflect_type is None and not kwargs:
+        return padded_by_mode(array, pad_width, mode)
     options = {
         "constant_values": constant_values,
         "stat_length": stat_length,
