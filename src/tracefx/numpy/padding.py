@@ -75,7 +75,8 @@ def pad(
     >>> pad(np.arange(3), (2, 1), "reflect").tolist()
     [2, 1, 0, 1, 2, 1]
     """
-    if type(mode) is str and constant_values is stat_length is end_values is reflect_type is None and not kwargs:
+    plain = constant_values is None and stat_length is None and end_values is None and reflect_type is None
+    if plain and not kwargs and isinstance(mode, str):
         return padded_by_mode(array, pad_width, mode)
     options = {
         "constant_values": constant_values,
