@@ -75,6 +75,9 @@ def pad(
     >>> pad(np.arange(3), (2, 1), "reflect").tolist()
     [2, 1, 0, 1, 2, 1]
     """
+    plain = constant_values is None and stat_length is None and end_values is None and reflect_type is None
+    if plain and not kwargs and isinstance(mode, str):
+        return padded_by_mode(array, pad_width, mode)
     options = {
         "constant_values": constant_values,
         "stat_length": stat_length,
@@ -86,11 +89,11 @@ def pad(
         return _by_function(array, pad_width, mode, kwargs | given)
     if kwargs:
         raise ValueError(f"pad: {', '.join(kwargs)} means nothing for mode {mode!r}")
-    return _padded(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
+    return padded_by_mode(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
 
 
 @by_numpy()
-def _padded(
+def padded_by_mode(
     array: ArrayLike,
     pad_width: PadWidth,
     mode: str,

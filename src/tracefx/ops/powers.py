@@ -33,9 +33,10 @@ T = TypeVar("T")
 # ------------------------------------------------------------------ pow
 
 
-def power(x: NDArray, y: NDArray) -> NDArray:
+def power(x: NDArray, y: NDArray | float) -> NDArray:
     """NumPy's `power`. For a single exponent of 0.5 NumPy takes the square root, which -inf and -0.0 lack."""
-    if np.ndim(y) == 0 and y == 0.5 and np.any(np.less_equal(x, 0)):
+    exponent = y.item() if isinstance(y, np.ndarray | np.generic) and not y.ndim else y
+    if type(exponent) is float and exponent == 0.5 and not np.greater(x, 0).all():
         filled: NDArray = np.power(np.atleast_1d(x), np.full(np.shape(x) or (1,), y, x.dtype)).reshape(np.shape(x))
         return filled
     out: NDArray = np.power(x, y)
