@@ -18,6 +18,7 @@ from tests.compiling import CHEAP, as_for_users, flag
 from tests.compiling import optimised as optimised
 from tests.processors import NO_CONVERSION, WITHOUT_F16C
 from tracefx.core.backend import BACKEND
+from tracefx.ops import operation
 
 # Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
 # Every run takes the same examples, so that one that fails can be run again; `make laws` looks for new ones.
@@ -111,6 +112,7 @@ class Heap:
         if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
             sys.modules["jax"].clear_caches()
         BACKEND.value = type(BACKEND.value)()
+        operation._program.cache_clear()
         gc.unfreeze()
 
 

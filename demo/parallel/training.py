@@ -56,8 +56,8 @@ class State(NamedTuple):
 
 def new_state(sizes: Sizes, seed: int) -> State:
     params = new_params(sizes, random.key(seed))
-    zeros = tree.map(fnp.zeros_like, params)
-    return State(params, zeros, zeros, fnp.zeros((), int))
+    mean, square = [tree.map(fnp.zeros_like, params) for _ in range(2)]  # arrays of their own, since they are donated
+    return State(params, mean, square, fnp.zeros((), int))
 
 
 def updated(state: State, slopes: Params[Array]) -> State:

@@ -160,7 +160,7 @@ F: Final = np.ones(3, np.float32)
         (TypeError, "lgamma floats c64[3]", lambda: lax.lgamma(F.astype(np.complex64))),
         (TypeError, "nextafter floats", lambda: lax.nextafter(np.arange(3), np.arange(3))),
         (TypeError, "atan2 one dtype", lambda: lax.atan2(F, F.astype(np.float16))),
-        (TypeError, "atan2 one shape", lambda: lax.atan2(F, F[:2])),
+        (TypeError, "atan2 shapes broadcast f32[3] f32[2]", lambda: lax.atan2(F, F[:2])),
         (TypeError, "atan2 floats or complex", lambda: lax.atan2(np.arange(3), np.arange(3))),
         (TypeError, "population_count integers", lambda: lax.population_count(F)),
         (TypeError, "clz integers bool", lambda: lax.clz(F > 0)),
