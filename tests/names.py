@@ -216,8 +216,10 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "AbstractMesh",
                     "AxisType",
                     "ManualAxisType",
+                    "UnreducedKind",
                     "auto_axes",
                     "explicit_axes",
+                    "no_collectives",
                 )
             ],
             "types don't speak of shardings: axes of meshes are JAX's `Auto` ones, or those of a `shard_map`",
@@ -225,7 +227,13 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(
             [
                 f"jax.export.{name}"
-                for name in ("SymbolicScope", "is_symbolic_dim", "symbolic_args_specs", "symbolic_shape")
+                for name in (
+                    "SymbolicScope",
+                    "is_symbolic_dim",
+                    "symbolic_args_specs",
+                    "symbolic_dim_bounds",
+                    "symbolic_shape",
+                )
             ],
             "programs have shapes of numbers alone",
         ),

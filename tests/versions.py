@@ -79,14 +79,14 @@ _NAMES_SINCE: Final[Mapping[str, tuple[int, int]]] = {
             *(f"jax.{name}" for name in ("CompilerEffortLevel", "Inline", "get_abstract_mesh", "use_abstract_mesh")),
             *(f"jax.numpy.{name}" for name in ("minmax", "top_k")),
             *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
-            "jax.custom_remat",
+            *("jax.custom_remat", "jax.sharding.UnreducedKind", "jax.export.symbolic_dim_bounds"),
         ),
         (0, 11),
     ),
     **dict.fromkeys(
         (
             *(f"jax.lax.{name}" for name in ("polynomial", "polynomial_p", "psum_scatter_start")),
-            *("jax.random.Key", "jax.scipy.special.erfcinv"),
+            *("jax.random.Key", "jax.scipy.special.erfcinv", "jax.sharding.no_collectives"),
         ),
         (0, 12),
     ),
