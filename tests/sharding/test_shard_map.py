@@ -494,3 +494,21 @@ def test_the_derivative_by_weights_under_such_a_vmap() -> None:
         return made(np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(4, dtype=np.float32))
 
     agree(program)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_what_is_traced_under_such_a_vmap_is_not_used_elsewhere(outer: bool) -> None:
+    mesh = OURS.mesh_of((4, 2), ("v", "i"))
+
+    def f(x: Any) -> Any:
+        return (fnp.sin(x * (lax.axis_index("v") + 1.0)) * x).sum()[None]
+
+    def loss(x: Any) -> Any:
+        return fx.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P(("v", "i")))(x).sum()
+
+    x = np.arange(4, dtype=np.float32) / 7
+    want = fx.grad(loss)(x)
+    g = fx.jit(fx.grad(loss)) if outer else fx.grad(fx.jit(loss))
+    with pytest.raises(ValueError, match="the batch can't lie along"):
+        fx.vmap(g, spmd_axis_name="v")(np.stack([x] * 4))
+    assert_near(g(x), want)

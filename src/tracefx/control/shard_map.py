@@ -16,7 +16,7 @@ from tracefx.core.builder import Builder, Ir
 from tracefx.core.effects import Effects, NamedAxis, OverMesh, any_ordered
 from tracefx.core.entering import Collected, Entry, Form, Taking, flat
 from tracefx.core.errors import MissingRuleError
-from tracefx.core.handler import Handler, bind, current
+from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.meshes import Mesh, Part, PartitionSpec, names_in
 from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent, Zero
@@ -24,7 +24,7 @@ from tracefx.core.printer import ShownAsJax
 from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
-from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.derived import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.basis import reshape
@@ -99,12 +99,7 @@ class ShardMap(Application, ShownAsJax):
 
         Devices along these have different elements of the batch, so nothing is to be shared between them.
         """
-        taken: set[str] = set()
-        handler: Handler | None = current()
-        while handler is not None:
-            if isinstance(handler, Batch):
-                taken.update(names_in(handler.axis.spmd_name))
-            handler = handler.below
+        taken = spmd_axes(current())
         return tuple([name for name in self.axis_names if name not in taken])
 
     # -------------------------------------------------------------- types

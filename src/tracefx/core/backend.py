@@ -324,5 +324,6 @@ class Plugins(Protocol):
 
 PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
 DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+"""The device that runs programs of uncommitted arrays, inside `default_device`; None elsewhere."""
 DEFAULT_DEVICES: Final = Scopes(DEFAULT_DEVICE)
-"""The device that runs what nobody put anywhere, inside `default_device`; None elsewhere."""
+"""The blocks of `default_device`."""

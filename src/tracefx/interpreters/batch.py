@@ -15,6 +15,7 @@ from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.effects import NamedAxis, of_each
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, may_vary, under, varies
+from tracefx.core.meshes import names_in
 from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
 from tracefx.core.source import ORIGIN, here
 from tracefx.core.values import Value
@@ -155,3 +156,8 @@ class Batch(Handler):
     def named_in(self, prim: Primitive) -> bool:
         """Whether the operation refers to our axis by name."""
         return self.axis.name is not None and NamedAxis(self.axis.name) in prim.effects
+
+
+def spmd_axes(handler: Handler) -> tuple[str, ...]:
+    """The axes of a mesh that the batches from a handler down lie along, by `spmd_axis_name`."""
+    return tuple([name for h in handler.chain() if isinstance(h, Batch) for name in names_in(h.axis.spmd_name)])

@@ -10,13 +10,14 @@ from weakref import WeakKeyDictionary
 from attrs import evolve, frozen
 
 from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.handler import Tracer, current, varies
+from tracefx.core.handler import ROOT, Tracer, current, varies
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import X64
 from tracefx.core.source import ORIGIN, SCOPE
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
+from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
 from tracefx.transforms.arguments import flatten_values, name_of, to_arrays
 from tracefx.transforms.statics import Static
@@ -55,6 +56,8 @@ class Signature(NamedTuple):
     """Those of the named axes along which it is noted of values where they may differ."""
     along: tuple[Axes, ...] | None = None
     """Along which of them the leaves do; unsaid, along all."""
+    spmd: tuple[str, ...] = ()
+    """The axes of a mesh that each `vmap` in force gives its batch by `spmd_axis_name`: `shard_map` reads them."""
 
     def difference(self, new: Signature, names: Sequence[str]) -> str:
         """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
@@ -75,6 +78,8 @@ class Signature(NamedTuple):
             parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
         if (self.checked, self.along) != (new.checked, new.along):
             parts.append("the axes of the mesh along which values may differ from device to device are others")
+        if self.spmd != new.spmd:
+            parts.append(f"spmd_axis_name of the vmap in force was {self.spmd} and is {new.spmd}")
         if self.mesh != new.mesh:
             parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
@@ -91,12 +96,13 @@ def signature(
     along: Callable[[], tuple[Axes, ...]] | None = None,
 ) -> Signature:
     """What a trace here depends on; `along` says of the leaves along which axes of a mesh they may differ."""
-    axes = current().axes
-    if not axes:
+    handler = current()
+    if handler is ROOT:
         return Signature(in_tree, avals, statics, X64.value, (), MESH.get())
-    checked = tuple(current().checked)
+    checked = tuple(handler.checked)
     known = along() if along is not None and checked else None
-    return Signature(in_tree, avals, statics, X64.value, tuple(axes.items()), MESH.get(), checked, known)
+    axes = tuple(handler.axes.items())
+    return Signature(in_tree, avals, statics, X64.value, axes, MESH.get(), checked, known, spmd_axes(handler))
 
 
 def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:
