@@ -30,8 +30,8 @@ def total_memory() -> int:
 def require_memory(what: str, shape: tuple[int, ...], dtype: DType) -> None:
     """Raises `MemoryError` for an array that this machine's memory cannot hold.
 
-    NumPy says so itself where it allocates. Views that repeat their elements allocate nothing, and the operations on
-    them would run for hours.
+    NumPy raises it itself where it allocates. Views that repeat their elements allocate nothing, and operations on them
+    would run for hours.
     """
     size = math.prod(shape) * dtype.itemsize
     if size > _WORTH_CHECKING and size > total_memory():

@@ -165,7 +165,7 @@ class Compiled:
     away: None = field(default=None, init=False)
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
-    _given_away: tuple[tuple[int, int, bool], ...] = field(init=False)
+    _donations: tuple[tuple[int, int, bool], ...] = field(init=False)
     """The parameters that are donated, the inputs that they are, and whether a result aliases them."""
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
@@ -186,8 +186,8 @@ class Compiled:
         """Whether the executable's parameters are exactly the program's inputs, and none is given away."""
         return not self.donated and self.kept == tuple(range(self.inputs))
 
-    @_given_away.default
-    def _find_given_away(self) -> tuple[tuple[int, int, bool], ...]:
+    @_donations.default
+    def _find_donations(self) -> tuple[tuple[int, int, bool], ...]:
         places = [(i, place) for i, place in enumerate(self.kept) if place in self.donated]
         return tuple([(i, place, place in self.aliased) for i, place in places])
 
@@ -241,7 +241,7 @@ class Compiled:
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """Deletes the arrays whose memory the execution took, wherever they were made."""
-        for i, place, aliased in self._given_away:
+        for i, place, aliased in self._donations:
             x = args[place]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(cast(runtime.Buffer, buffers[i]))):
                 x.delete()

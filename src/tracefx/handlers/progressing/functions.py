@@ -28,7 +28,7 @@ class Watched:
     def __init__(self, show: Show) -> None:
         self.show = show
         self.interrupts: tuple[Interrupts, ...] = ()
-        """Those of the blocks that are entered, in any thread."""
+        """The interrupts of all blocks that are entered, in any thread."""
         self._lock = threading.Lock()
 
     def __call__(self, report: Report) -> None:
@@ -108,8 +108,8 @@ def progress(
     """`fun`, showing how far its loops are while it runs, compiled loops too: `scan`, `fori_loop`, `while_loop`, `map`.
 
     Without `fun`, what does so for a `with` block, and for functions that it decorates. Bars are drawn by `rich`
-    (`pip install rich`), or `show` is called with a `Report` each time. It is the same function as
-    long as `progress` is called once, and programs that are compiled for it are kept with it.
+    (`pip install rich`), or `show` is called with a `Report` each time. It is the same function as long as `progress` is
+    called once, and programs that are compiled for it are kept with it.
 
     A loop of known length tells of itself about 100 times, one inside of another loop about 10 times and if it has at
     least 100 steps; other loops each time that they have about 3% more steps than before, from 64 steps on. `every`
