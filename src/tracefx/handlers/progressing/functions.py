@@ -107,9 +107,9 @@ def progress(
 ) -> Bars | Callable[P, R]:
     """`fun`, showing how far its loops are while it runs, compiled loops too: `scan`, `fori_loop`, `while_loop`, `map`.
 
-    Without `fun`, what does so for a `with` block, and for functions that it decorates. Bars are drawn by `rich`
-    (`pip install rich`), or `show` is called with a `Report` each time. It is the same function as long as `progress` is
-    called once, and programs that are compiled for it are kept with it.
+    Without `fun` it returns an object that does so in a `with` block, and for functions that it decorates. `rich`
+    (`pip install rich`) draws bars, or `show` is called with a `Report` each time. It is the same function as long as
+    `progress` is called once, and compiled programs are cached with it.
 
     A loop of known length tells of itself about 100 times, one inside of another loop about 10 times and if it has at
     least 100 steps; other loops each time that they have about 3% more steps than before, from 64 steps on. `every`
